@@ -29,4 +29,3 @@ BatchSizes = Annotated[
 ThreadCounts = Annotated[list[int], typer.Option("--threads", min=1, help="Threads; repeatable.")]
 Instances = Annotated[int, typer.Option("--instances", min=1, metavar="N", help="Instances of each kind.")]
 Runs = Annotated[int, typer.Option("--runs", min=1, metavar="N", help="Number of runs, for a median.")]
-Torch = Annotated[bool, typer.Option("--torch/--no-torch", help="Compare with PyTorch.")]

@@ -5,6 +5,16 @@ from __future__ import annotations
 import ctypes
 import time
 
+import numpy as np
+
+from abw.core.exec.cpu.llvm.compiled import compile_ir
+from abw.core.exec.cpu.llvm.emit import Function, Module, splat
+from abw.core.exec.cpu.memory import on_huge_pages
+from abw.core.exec.cpu.target import get_target
+from abw.core.jit.pointers import address
+from abw.core.plan.plan import Plan
+from abw.core.run.footprint import packed_bytes
+
 # Vectors read in a turn, each added to a sum of its own: the sums do not wait for each other.
 CHAINS = 8
 TRIES, ENOUGH = 9, 1 << 24
@@ -15,12 +25,6 @@ def read_seconds(size: int) -> float:
 
     They lie as large weights do, on huge pages where the system has such. Cost: some 20 ms.
     """
-    from abw.core.exec.cpu.llvm.compiled import compile_ir
-    from abw.core.exec.cpu.llvm.emit import Function, Module, splat
-    from abw.core.exec.cpu.memory import on_huge_pages
-    from abw.core.exec.cpu.target import get_target
-    from abw.core.jit.pointers import address
-
     target = get_target()
     step = 4 * target.lanes * CHAINS
     module = Module(target)
@@ -50,3 +54,17 @@ def read_seconds(size: int) -> float:
         read(address(values), turns, times, address(out))
         best = min(best, (time.thread_time() - start) / times)
     return best
+
+
+def least_seconds(planned: Plan, peak: float) -> float:
+    """What one thread needs for a plan's products at least, at a `peak` in operations a second.
+
+    Each batch takes its arithmetic at the peak, or, where that takes longer, the reading of its type's
+    weights at the rate at which the weights of all types together are read again.
+    """
+    network, schedule = planned.graph.network, planned.schedule
+    packed = packed_bytes(network)
+    rate = sum(packed.values()) / read_seconds(sum(packed.values()))
+    lanes = np.diff(schedule.ptr)
+    weights = np.array([packed.get(t, 0) for t in range(len(network.types))])[schedule.type]
+    return float(np.maximum(lanes * planned.arenas.product_flops[schedule.type] / peak, weights / rate).sum())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 
@@ -19,5 +19,5 @@ class Row(dict[str, Any]):
         self.table = table
 
 
-# What a bench is an iterator of; a text is a note, shown below the tables.
-Rows = Iterator[Row | str]
+# What a bench yields; a text is a note, shown below the tables.
+Rows = Generator[Row | str, None, None]

@@ -1,4 +1,4 @@
-"""Medians of times that can be compared."""
+"""Medians of times that can be compared, and the machine's peak measured between them."""
 
 from __future__ import annotations
 
@@ -6,32 +6,67 @@ import time
 from collections.abc import Callable, Mapping
 from statistics import median
 
+from abw.core.exec.cpu.profile.peak import peak_meter
+from abw.core.exec.cpu.target import TargetName
+
 Work = Callable[[], object]
-
-
-def cpu_seconds(work: Work, runs: int) -> float:
-    """The median CPU time of one call, by this thread, over `runs` calls after one that is not counted."""
-    work()
-    return interleaved({"work": work}, runs)["work"]
+Timer = Callable[[], float]
 
 
 def interleaved(
-    contenders: Mapping[str, Work], runs: int, timer: Callable[[], float] = time.thread_time
-) -> dict[str, float]:
-    """The median seconds of each by this thread's CPU time, or by `timer`, over `runs` rounds in which all
-    take turns.
-    """
-    return {name: median(times) for name, times in rounds(contenders, runs, timer).items()}
+    contenders: Mapping[str, Work], runs: int, timer: Timer = time.thread_time, *, warming: int = 0,
+    timers: Mapping[str, Timer] | None = None,
+) -> dict[str, float]:  # fmt: skip
+    """The median seconds of each contender: see `rounds`."""
+    taken = rounds(contenders, runs, timer, warming=warming, timers=timers)
+    return {name: median(times) for name, times in taken.items()}
 
 
 def rounds(
-    contenders: Mapping[str, Work], runs: int, timer: Callable[[], float] = time.thread_time
+    contenders: Mapping[str, Work],
+    runs: int,
+    timer: Timer = time.thread_time,
+    *,
+    warming: int = 0,
+    timers: Mapping[str, Timer] | None = None,
 ) -> dict[str, list[float]]:
-    """The seconds of each in every one of `runs` rounds in which all take turns."""
+    """The seconds of each contender in each of `runs` rounds in which all take turns.
+
+    Times are this thread's CPU time, or by `timer`; those of some contenders by `timers`. A turn begins with
+    `warming` calls that do not count: a stream of mini-batches finds its weights in the caches, which another
+    contender would have evicted.
+    """
     taken: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(runs):
         for name, work in contenders.items():
-            start = timer()
+            clock = (timers or {}).get(name, timer)
+            for _ in range(warming):
+                work()
+            start = clock()
             work()
-            taken[name].append(timer() - start)
+            taken[name].append(clock() - start)
     return taken
+
+
+class Peak:
+    """The peak of one core in float32 operations a second, measured at each call."""
+
+    def __init__(self, target: TargetName | None = None) -> None:
+        self._meter = peak_meter(target)
+        self._now: list[float] = []
+        self._all: list[float] = []
+
+    def __call__(self) -> None:
+        """Measure it once more: the best of five."""
+        self._now.append(max(self._meter() for _ in range(5)))
+
+    def flops(self) -> float:
+        """The median of what was measured since this was last asked."""
+        found = float(median(self._now))
+        self._all += self._now
+        self._now = []
+        return found
+
+    def said(self, target: str = "") -> str:
+        """The note below a table."""
+        return f"measured peak of one thread{target}: {median(self._all) / 1e9:.1f} GFLOP/s"

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, InstanceError, did_you_mean
-from abw.core.base.prefetch import overlapping
+from abw.core.base.parallel import overlapping
 from abw.core.base.progress import Clock, Quiet
 from abw.core.data.feed import open_feed
 from abw.core.data.given.conform import conform

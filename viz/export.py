@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from abw.core.base.errors import AbwError
-from abw.core.base.extras import install
+from abw.core.base.errors import AbwError, install
 from abw.viz.data.pictures import GraphPicture, ModelPicture, Picture, PolicyPicture
 from abw.viz.drawing.dot import as_dot, render
 from abw.viz.drawing.draw import as_svg, plain

@@ -1,22 +1,26 @@
-"""Copies between the cells of real mini-batches: where a consumer wants its inputs other than they lie."""
+"""Copies between the cells of real mini-batches, and how near the planner comes to a planted order."""
 
 from __future__ import annotations
 
+import random
+import time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from itertools import product
 
 import numpy as np
 
-from abw.bench.graphs.planted import planted_rows
 from abw.bench.options import SPECS, Batch, DataDir, SpecsDir
 from abw.bench.rows import Row, Rows
-from abw.bench.workloads import CASES, Case, open_case
+from abw.bench.workloads import CASES, mini_batch
+from abw.core.cell.layout import CONTIGUOUS, COPIED
+from abw.core.cell.normal import size_of
+from abw.core.cell.program import CellProgram, cell_program
+from abw.core.ir.network import LayoutName
+from abw.core.plan.plan import Plan
+from abw.pqtree import declared_layout, plan_layout
 
-if TYPE_CHECKING:
-    from abw.core.cell.program import CellProgram
-    from abw.core.ir.network import LayoutName
-    from abw.core.plan.plan import Plan
+# The bytes of a variable.
+SIZE = 64
 
 
 def layout(data: DataDir, specs: SpecsDir = SPECS, batch: Batch = 64) -> Rows:
@@ -26,29 +30,20 @@ def layout(data: DataDir, specs: SpecsDir = SPECS, batch: Batch = 64) -> Rows:
     to 30 % noise, eight of each, with at most 1.9 s each.
     """
     for chosen in CASES:
-        planned, batches = _planned(chosen, specs, data, batch)
+        planned, _ = mini_batch(chosen.name, specs, data, batch)
         before, after = boundary(planned, "declared"), boundary(planned, "planned")
         yield Row(
             "copies between cells",
             workload=chosen.name,
-            batches=batches,
+            batches=len(planned.schedule),
             kernels_before=before.kernels,
             before_bytes=before.bytes,
             kernels_after=after.kernels,
             after_bytes=after.bytes,
         )
-    for noise in (0.1, 0.2, 0.3):
-        yield from planted_rows([50, 100, 200, 300], noise=noise, seeds=8, time_limit=1.9)
-
-
-def _planned(chosen: Case, specs: Path, data: Path, batch: int) -> tuple[Plan, int]:
-    """A workload's first mini-batch, and its number of batches."""
-    from abw.core.plan.plan import plan
-    from abw.core.policy.rules.sufficient import Sufficient
-
-    graph = open_case(chosen, specs, data, batch).graph(0, batch)
-    schedule = Sufficient().schedule(graph.dag)
-    return plan(graph, schedule), len(schedule)
+    plan_layout([SIZE] * 128, planted_program(random.Random(0), 128, 0.5)[1], time_limit=0)  # loads all code
+    for noise, n in product((0.1, 0.2, 0.3), (50, 100, 200, 300)):
+        yield planted(n, noise, seeds=8, time_limit=1.9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +67,6 @@ class Boundary:
 
 def boundary(plan: Plan, how: LayoutName) -> Boundary:
     """The copies between the cells of a plan, each cell laid out in this way. Linear in the operands."""
-    from abw.core.cell.layout import CONTIGUOUS
-    from abw.core.cell.program import cell_program
-
     arenas, types, schedule = plan.arenas, plan.graph.network.types, plan.schedule
     rows, lanes = np.diff(plan.index_ptr), np.diff(schedule.ptr)
     gathers = moved = inside = total = 0
@@ -98,9 +90,6 @@ def boundary(plan: Plan, how: LayoutName) -> Boundary:
 
 def _inside(program: CellProgram) -> tuple[int, int]:
     """The copies of operands that mix inputs with other values, and their floats a lane."""
-    from abw.core.cell.layout import COPIED
-    from abw.core.cell.normal import size_of
-
     inputs = len(program.cell.inputs)
     copied = [
         len(operand.values) * size_of(program.cell.shape_of(operand.values[0]))
@@ -109,3 +98,48 @@ def _inside(program: CellProgram) -> tuple[int, int]:
         if operand.status == COPIED and min(operand.values) < inputs
     ]
     return len(copied), sum(copied)
+
+
+def planted_program(rng: random.Random, n: int, noise: float) -> tuple[list[int], list[list[list[int]]]]:
+    """An order of n variables, and batches whose operands are contiguous in it but for a share of `noise`.
+
+    A batch computes two to four neighbours from one or two such runs, in one order of lanes; an operand that
+    is noise has random variables.
+    """
+    order = rng.sample(range(n), n)
+    batches, at = [], 0
+    while at < n:
+        lanes = min(rng.randint(2, 4), n - at)
+        permutation = rng.sample(range(lanes), lanes)
+        begins = [at, *(rng.randrange(n - lanes + 1) for _ in range(rng.randint(1, 2)))]
+        runs = [[order[begin + i] for i in permutation] for begin in begins]
+        batches.append([rng.sample(range(n), lanes) if rng.random() < noise else run for run in runs])
+        at += lanes
+    return order, batches
+
+
+def planted(n: int, noise: float, seeds: int, time_limit: float) -> Row:
+    """The planner's cost for n variables beside the planted order's, summed over `seeds` programs.
+
+    `reached`: programs where it costs no more; `proven`: those known to be optimal; `longest`: of one.
+    """
+    costs, planted, seconds, bounds = [], [], [], []
+    for seed in range(seeds):
+        order, batches = planted_program(random.Random(1000 * n + seed), n, noise)
+        begin = time.monotonic()
+        layout = plan_layout([SIZE] * n, batches, time_limit=time_limit)
+        seconds.append(time.monotonic() - begin)
+        costs.append(layout.cost)
+        bounds.append(layout.bound)
+        planted.append(declared_layout([SIZE] * n, batches, order).cost)
+    return Row(
+        "noisy programs",
+        variables=n,
+        noise_share=noise,
+        programs=seeds,
+        cost_bytes=sum(costs),
+        planted_bytes=sum(planted),
+        reached=sum(cost <= other for cost, other in zip(costs, planted, strict=True)),
+        proven=sum(cost == bound for cost, bound in zip(costs, bounds, strict=True)),
+        longest_seconds=max(seconds),
+    )

@@ -1,28 +1,41 @@
-"""Learning time and batches of every workload, beside the paper's Table 4."""
+"""Batches of every policy: on the paper's workloads, with learning times, and on unseen graphs."""
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Literal
 
 import typer
 
-from abw.bench.graphs.quality import of_families, of_unseen
+from abw.bench.graphs.families import families
 from abw.bench.options import SPECS, Batch, DataDir, Runs, SpecsDir, Workloads
 from abw.bench.rows import Row, Rows
-from abw.bench.systems import chosen_cases
-from abw.bench.timing import cpu_seconds
-from abw.bench.workloads import Case, open_case
+from abw.bench.timing import interleaved
+from abw.bench.workloads import Case, chosen_cases, open_case
+from abw.core.base.errors import AbwError
+from abw.core.graph.bounds import lower_bound
+from abw.core.graph.dag import Dag
+from abw.core.policy.learned.choice import ChosenPolicy
+from abw.core.policy.learned.fsm import FsmPolicy
+from abw.core.policy.learned.learner import learn
 from abw.core.policy.learned.states import ENCODINGS, Encoding
+from abw.core.policy.registry import get_policy
+from abw.core.policy.schedule import Policy
+from abw.core.run.learning import Asked, choose_from
+from abw.core.run.workload import Workload
 
-if TYPE_CHECKING:
-    from abw.core.policy.learned.fsm import FsmPolicy
-    from abw.core.run.workload import Workload
-
-HEURISTICS = ("depth", "agenda", "agenda-static", "sufficient", "critical", "critical-free")
-
+RULES = ("depth", "agenda", "sufficient", "critical", "critical-free", "weight-free", "share-free", "share")
+RATIOS = "batches over the fewest known"
+# The most nodes of a mini-batch that is searched.
+SEARCHED = 100_000
+# Seconds of Table 4 of the paper, and trials.
 PAPER = {
-    # Table 4 of the paper: seconds, trials
     "TreeLSTM": (0.154, 50),
     "TreeGRU": (0.141, 50),
     "MV-RNN": (0.254, 50),
@@ -45,14 +58,13 @@ def policies(
         Literal["cell", "op"], typer.Option("--granularity", help="Whether a node is a cell or an operation.")
     ] = "cell",
     runs: Runs = 3,
-    families: Annotated[
+    synthetic: Annotated[
         bool, typer.Option("--families", help="Use families of graphs with 3 to 300 types instead.")
     ] = False,
     unseen: Annotated[bool, typer.Option("--unseen", help="Use unseen data instead.")] = False,
     workloads: Workloads = None,
     mini_batches: Annotated[
-        int,
-        typer.Option("--mini-batches", min=1, metavar="N", help="With these two: number of mini-batches."),
+        int, typer.Option("--mini-batches", min=1, metavar="N", help="Number of mini-batches.")
     ] = 4,
     launch: Annotated[
         float, typer.Option("--launch", metavar="US", help="With these two: cost of a batch in microseconds.")
@@ -63,60 +75,168 @@ def policies(
 ) -> Rows:
     """Count batches by policy and time learning, for all workloads of the paper.
 
-    Means over the first four mini-batches. FSMs are learned from the first instances, in CPU time; none
-    at granularity op, whose types give too many states.
+    Means over the first mini-batches. FSMs are learned from the first instances, in CPU time; none at
+    granularity op, whose types give too many states. On families and unseen data ratios are to the fewest
+    batches that anything found, and `auto` is chosen where a batch takes `launch` besides its rows, `auto,
+    batches alone` where only their number counts.
     """
-    from abw.core.graph.bounds import lower_bound
-    from abw.core.policy.registry import get_policy
-
-    if families:
-        yield from of_families(data, batch, launch * 1e-6, mini_batches, named)
+    unknown = Unseen(batch, launch * 1e-6, mini_batches)
+    if synthetic:
+        yield from compared(unknown.families(data, named))
         return
     cases = chosen_cases(workloads)
     if unseen:
-        yield from of_unseen(specs, data, cases, granularity, batch, launch * 1e-6, mini_batches)
+        yield from compared(unknown.workload(c, specs, data, granularity) for c in cases)
         return
     for chosen in cases:
-        workload = open_case(chosen, specs, data, max(4 * batch, train), granularity)
-        dags = [workload.graph(first, first + batch).dag for first in range(0, 4 * batch, batch)]
-        found = {name: get_policy(name) for name in HEURISTICS} | (
-            {f"fsm-{e}": _learned(workload, train, e) for e in ENCODINGS} if granularity == "cell" else {}
-        )
+        workload = open_case(chosen, specs, data, max(mini_batches * batch, train), granularity)
+        firsts = range(0, mini_batches * batch, batch)
+        dags = [workload.graph(first, first + batch).dag for first in firsts]
+        found: dict[str, Policy] = {name: get_policy(name) for name in RULES}
+        if granularity == "cell":
+            found |= {f"fsm-{e}": _learned(workload, train, e) for e in ENCODINGS}
         yield Row(
             "batches",
             workload=chosen.name,
-            nodes=sum(map(len, dags)) / 4,
-            bound=sum(int(lower_bound(dag).sum()) for dag in dags) / 4,
-            **{name: sum(len(policy.schedule(dag)) for dag in dags) / 4 for name, policy in found.items()},
+            nodes=sum(map(len, dags)) / len(dags),
+            bound=_bound(dags) / len(dags),
+            **{name: _batches(policy, dags) / len(dags) for name, policy in found.items()},
         )
-        if granularity == "cell":
-            yield from learning_rows("learning", chosen, workload, train, runs)
+        for encoding in ENCODINGS if granularity == "cell" else ():
+            yield _learning(chosen, workload, train, encoding, runs)
 
 
-def learning_rows(table: str, chosen: Case, workload: Workload, train: int, runs: int) -> Rows:
-    """What learning from the first `train` instances takes and reaches, by encoding."""
-    from abw.core.graph.bounds import lower_bound
+def _batches(policy: Policy, dags: Iterable[Dag]) -> int:
+    return sum(len(policy.schedule(dag)) for dag in dags)
 
+
+def _bound(dags: Iterable[Dag]) -> int:
+    return sum(int(lower_bound(dag).sum()) for dag in dags)
+
+
+def _learning(chosen: Case, workload: Workload, train: int, encoding: Encoding, runs: int) -> Row:
+    """What learning from the first `train` instances takes and reaches."""
     dag = workload.graph(0, train).dag
+    policy = _learned(workload, train, encoding)
     seconds, trials = PAPER.get(chosen.name, (None, None))
-    for encoding in ENCODINGS:
-        policy = _learned(workload, train, encoding)
-        yield Row(
-            table,
-            workload=chosen.name,
-            encoding=encoding,
-            nodes=len(dag),
-            bound=int(lower_bound(dag).sum()),
-            batches=policy.training.batches,
-            trials=policy.training.trials,
-            states=len(policy.states),
-            learning_seconds=cpu_seconds(partial(_learned, workload, train, encoding), runs),
-            paper_seconds=seconds,
-            paper_trials=trials,
-        )
+    return Row(
+        "learning",
+        workload=chosen.name,
+        encoding=encoding,
+        nodes=len(dag),
+        bound=_bound([dag]),
+        batches=policy.training.batches,
+        trials=policy.training.trials,
+        states=len(policy.states),
+        learning_seconds=interleaved({"": partial(_learned, workload, train, encoding)}, runs)[""],
+        paper_seconds=seconds,
+        paper_trials=trials,
+    )
 
 
 def _learned(workload: Workload, train: int, encoding: Encoding) -> FsmPolicy:
-    from abw.core.policy.learned.learner import learn
-
     return learn(workload.graph(0, train).dag, encoding=encoding, seed=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Batches and nanoseconds a node by policy, and what `auto` chose, by launch cost."""
+
+    name: str
+    types: int
+    nodes: int
+    bound: int
+    batches: dict[str, int]
+    ns: dict[str, float]
+    chosen: dict[str, tuple[ChosenPolicy, float]]
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        """Batches over the fewest."""
+        best = min(self.batches.values())
+        return {name: batches / best for name, batches in self.batches.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """Mini-batches of instances that nothing was learned from; a batch takes `launch` seconds."""
+
+    batch: int
+    launch: float
+    mini_batches: int
+
+    def families(self, data: Path, named: str | None) -> Iterator[Compared]:
+        """Compare the policies on the families whose names contain a text."""
+        used = Asked(batch=self.batch).instances
+        for family in families(data, used + self.mini_batches * self.batch, 0):
+            if named is None or named in family.name:
+                yield self._compared(family.name, family.dag, used)
+
+    def workload(self, chosen: Case, specs: Path, data: Path, granularity: str) -> Compared:
+        """Compare the policies on a workload."""
+        wanted = self.mini_batches * self.batch
+        limit = Asked(batch=self.batch).instances + wanted
+        workload = open_case(chosen, specs, data, limit, granularity)
+        used = len(workload.instances) - wanted
+        if used < 1:
+            many = len(workload.instances)
+            raise AbwError(f"{chosen.name} has {many} instances, too few for the mini-batches asked")
+        return self._compared(chosen.name, lambda first, last: workload.graph(first, last).dag, used)
+
+    def _compared(self, name: str, dag: Callable[[int, int], Dag], used: int) -> Compared:
+        """Batches and times of all policies behind the first `used` instances, on which `auto` is chosen."""
+        tests = [dag(used + k * self.batch, used + (k + 1) * self.batch) for k in range(self.mini_batches)]
+        autos: dict[str, tuple[ChosenPolicy, float]] = {}
+        for auto, launch in (("auto", self.launch), ("auto, batches alone", float("inf"))):
+            begun = time.thread_time()
+            chosen = choose_from(dag, used, Asked(batch=self.batch, launch=launch))
+            autos[auto] = chosen, time.thread_time() - begun
+        found: dict[str, Policy] = {rule: get_policy(rule) for rule in RULES}
+        found |= {auto: policy for auto, (policy, _) in autos.items()}
+        if max(map(len, tests)) <= SEARCHED:
+            found["search"] = get_policy("search")
+        nodes = sum(map(len, tests))
+        batches = {policy: _batches(by, tests) for policy, by in found.items()}
+        ns = {policy: 1e9 * _least_seconds(by, tests) / nodes for policy, by in found.items()}
+        return Compared(name, len(tests[0].types), nodes, _bound(tests), batches, ns, autos)
+
+
+def _least_seconds(policy: Policy, dags: Sequence[Dag]) -> float:
+    """The least thread CPU time of a few runs."""
+    taken: list[float] = []
+    while len(taken) < 5 and sum(taken) < 0.1:
+        begun = time.thread_time()
+        _batches(policy, dags)
+        taken.append(time.thread_time() - begun)
+    return min(taken)
+
+
+def compared(every: Iterable[Compared]) -> Rows:
+    """A row for each, then over all of them; what was chosen."""
+    done: list[Compared] = []
+    for one in every:
+        done.append(one)
+        known = {
+            "types": one.types,
+            "nodes": one.nodes,
+            "bound": one.bound,
+            "best": min(one.batches.values()),
+        }
+        yield Row(RATIOS, family=one.name, **known, **one.ratios)
+        for name, (policy, seconds) in one.chosen.items():
+            yield Row(
+                "chosen",
+                family=one.name,
+                policy=name,
+                picked=policy.picked.name,
+                learning_seconds=seconds,
+                states=max((t.states or 0 for t in policy.tried), default=0),
+                file_bytes=len(policy.to_json().encode()),
+            )
+    names = dict.fromkeys(name for one in done for name in one.batches)
+    ratios = {n: [one.ratios[n] for one in done if n in one.batches] for n in names}
+    means = {n: math.exp(sum(map(math.log, r)) / len(r)) for n, r in ratios.items()}
+    yield Row(RATIOS, family="geometric mean", **means)
+    yield Row(RATIOS, family="worst", **{n: max(r) for n, r in ratios.items()})
+    ns = {n: median(one.ns[n] for one in done if n in one.ns) for n in names}
+    yield Row(RATIOS, family="ns a node", **ns)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,15 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from abw.bench.options import SPECS, BatchSizes, DataDir, HiddenSizes, SpecsDir
-from abw.bench.process import abw_check, abw_run, abw_train
+from abw.bench.process import report
 from abw.bench.rows import Row, Rows
-from abw.bench.workloads import CASES, case
+from abw.bench.workloads import CASES, LARGEST_MV, case
 
 # A workload and a size with more than a gigabyte of weights.
 LARGE = ("TreeLSTM", 4096)
-
-# MV-RNN has matrices at every node: beyond this size a mini-batch takes gigabytes.
-LARGEST_MV = 128
 
 
 def memory(
@@ -31,9 +25,7 @@ def memory(
     hidden: HiddenSizes = [32, 128, 512],
     training: Annotated[
         bool,
-        typer.Option(
-            "--training", help="Measure `abw train` instead, on trees, lattices, chains and growth."
-        ),
+        typer.Option("--training", help="Measure `abw train` instead, on trees, lattices and growth."),
     ] = False,
 ) -> Rows:
     """Compare the memory that `abw check` predicts with the peak of `abw run`, for each workload.
@@ -51,22 +43,23 @@ def _runs(specs: Path, data: Path, batches: list[int], hidden: list[int]) -> Row
         for (chosen, size), batch in product(jobs, batches):
             options = ["--data", str(data / chosen.data), "--limit", str(batch), "--batch", str(batch)]
             options += ["--set", f"hidden={size}"]
-            _, report = (abw_run(specs / chosen.spec, options, Path(home)) for _ in range(2))
-            said = abw_check(specs / chosen.spec, options, Path(home))["process_bytes"]
+            spec, folder = specs / chosen.spec, Path(home)
+            _, found = (report("run", spec, options, folder) for _ in range(2))
+            said = report("check", spec, options, folder)["process_bytes"]
             yield Row(
                 "",
                 workload=chosen.name,
                 hidden=size,
                 batch=batch,
-                nodes=report["nodes"],
+                nodes=found["nodes"],
                 weights_bytes=said["weights"],
-                **_beside(said["total"], report),
+                **_beside(said["total"], found),
             )
 
 
-def _beside(predicted: int, report: dict[str, Any]) -> dict[str, Any]:
-    """A prediction beside the peak, which not every system tells."""
-    peak = report["peak_memory_bytes"]
+def _beside(predicted: int, found: dict[str, Any]) -> dict[str, Any]:
+    """A prediction beside the peak, which not every system reports."""
+    peak = found["peak_memory_bytes"]
     return {
         "predicted_bytes": predicted,
         "peak_bytes": peak,
@@ -74,60 +67,23 @@ def _beside(predicted: int, report: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """A training: a shipped spec, in which some text is `replaced`, with more of it, and its data."""
-
-    name: str
-    spec: str
-    data: str = ""
-    replaced: Mapping[str, str] = field(default_factory=dict)
-    more: str = ""
-
-    def write(self, specs: Path, folder: Path) -> Path:
-        """The spec, beside copies of what it names."""
-        text = (specs / f"{self.spec}.yaml").read_text(encoding="utf-8")
-        for old, new in self.replaced.items():
-            text = text.replace(old, new)
-        path = folder / f"{self.name}.yaml"
-        path.write_text(text + self.more, encoding="utf-8")
-        return path
-
-
-# Trees by AdaGrad and without a state, lattices and chains by Adam, and a model that grows.
-TRAININGS = (
-    Trained("sst", "sst", "trees/train.txt"),
-    Trained(
-        "sst-sgd",
-        "sst",
-        "trees/train.txt",
-        {"{name: adagrad, rate: 0.05, decay: 0.0001}": "{name: sgd, rate: 0.05}"},
-    ),
-    Trained("ner", "ner", "lattice/train.txt"),
-    Trained("bilstm", "bilstm", "tags/dev.txt", {}, "train: {loss: {of: tags, target: coin, over: token}}\n"),
-    Trained("seq2seq", "seq2seq"),
-)
+# Shipped specs with a section `train`, and their training data: trees, lattices, and a model that grows.
+TRAININGS = {"sst": "trees/train.txt", "ner": "lattice/train.txt", "seq2seq": "pairs/tst2012.en-vi.txt"}
 
 
 def _trainings(specs: Path, data: Path, batches: list[int], hidden: list[int]) -> Rows:
-    with tempfile.TemporaryDirectory() as made:
-        home, folder = Path(made, "home"), Path(made, "specs")
-        for part in ("cells", "data"):
-            shutil.copytree(specs / part, folder / part)
-        for name in ("trees", "lattice"):  # the specs' dev data
-            shutil.copy(data / name / "dev.txt", folder / "data" / f"{name}.txt")
-        for trained, size, batch in product(TRAININGS, hidden, batches):
-            spec = trained.write(specs, folder)
+    with tempfile.TemporaryDirectory() as home:
+        for (name, source), size, batch in product(TRAININGS.items(), hidden, batches):
+            spec = specs / f"{name}.yaml"
             options = ["--batch", str(batch), "--limit", str(10 * batch), "--set", f"hidden={size}"]
-            if trained.data:
-                options += ["--data", str(data / trained.data)]
-            parts = abw_check(spec, options, home)["training_bytes"]
-            _, report = (abw_train(spec, [*options, "--epochs", "2"], home) for _ in range(2))
+            options += ["--data", str(data / source)]
+            parts = report("check", spec, options, Path(home))["training_bytes"]
+            _, found = (report("train", spec, [*options, "--epochs", "2"], Path(home)) for _ in range(2))
             yield Row(
                 "",
-                training=trained.name,
+                training=name,
                 hidden=size,
                 batch=batch,
                 **{f"{part}_bytes": taken for part, taken in parts.items() if part != "total"},
-                **_beside(parts["total"], report),
+                **_beside(parts["total"], found),
             )

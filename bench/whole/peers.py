@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import Annotated
 
 import typer
 
 from abw.bench.options import SPECS, Batch, DataDir, Hidden, Runs, SpecsDir, ThreadCounts, Workloads
 from abw.bench.rows import Row, Rows
-from abw.bench.systems import System, chosen_cases, preset, side_by_side
+from abw.bench.timing import Peak
+from abw.bench.workloads import System, chosen_cases, model_of, steps_of
 
 # GFLOP/s of the core on which the programs below were measured, by the same peak loop.
 THEIR_PEAK = 115.6
@@ -50,35 +50,30 @@ def peers(
     elsewhere (size 128, mini-batch 64) and are scaled by the peaks. CPU time for one thread, wall clock
     for several.
     """
-    from abw.core.exec.cpu.profile.peak import peak_meter
-
-    meter, peaks = peak_meter(), []
+    peak = Peak()
     for chosen in chosen_cases(workloads):
-        systems = {
-            str(count): System(chosen, preset("abw", count), specs, data, hidden, batch, mini_batches)
-            for count in threads
-        }
-        measured = [max(meter() for _ in range(5)) for _ in range(3)]
-        taken_by = side_by_side(systems, runs)
-        peak = median([*measured, *(max(meter() for _ in range(5)) for _ in range(3))])
-        peaks.append(peak)
-        scaled = [rate * peak / 1e9 / THEIR_PEAK for rate in PEERS[chosen.name]]
+        model = model_of(chosen, specs, data, hidden, batch, mini_batches * batch)
+        systems = {str(count): System(model, "abw", count) for count in threads}
+        peak()
+        taken_by = steps_of(systems, runs)
+        peak()
+        flops = peak.flops()
+        scaled = [rate * flops / 1e9 / THEIR_PEAK for rate in PEERS[chosen.name]]
         for count in threads:
-            taken = taken_by[str(count)]
-            rate = taken.instances_per_second
-            limit = taken.instances * peak * count / taken.product_flops
+            system, steps = systems[str(count)], taken_by[str(count)]
+            rate = system.instances / sum(steps.values())
             known = (hidden, batch, count) == (128, 64, 1)
             yield Row(
                 "",
                 workload=chosen.name,
                 threads=count,
                 instances_per_second=rate,
-                of_the_limit_share=rate / limit,
-                **{f"{step}_seconds": seconds for step, seconds in taken.seconds.items()},
+                of_the_limit_share=system.product_flops / sum(steps.values()) / flops / count,
+                **{f"{step}_seconds": seconds for step, seconds in steps.items()},
                 **{
                     f"{name}_per_second": other if known else None
                     for name, other in zip(PROGRAMS, scaled, strict=True)
                 },
                 ahead_times=rate / max(scaled) if known else None,
             )
-    yield f"measured peak of one thread: {median(peaks) / 1e9:.1f} GFLOP/s"
+    yield peak.said()

@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Callable
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -28,48 +29,38 @@ def reading(specs: SpecsDir = SPECS, instances: Instances = 5000, runs: Runs = 5
     `json` has the sentences of `tags` with links both ways; `molecules` are rings of atoms with an
     integer and four floats; `arrays` are these as NumPy arrays.
     """
+
+    def shipped(name: str) -> list[str]:
+        lines = (specs / "data" / name).read_text("utf-8").splitlines()
+        return list(islice(cycle(lines), instances))
+
+    trees, pairs, tags = (shipped(f"{name}.txt") for name in ("trees", "pairs", "tags"))
+    sentences = [[token.rsplit("|", 1) for token in line.split()] for line in tags]
+    words = [" ".join(word for word, _ in sentence) for sentence in sentences]
+    tokens = sum(map(len, sentences))
+    atoms, bonds = _molecules(instances)
+    # Lines, the format, the values in all of them, what makes words of a sentence.
+    files = {
+        "trees": (trees, "trees", sum(len(line.split()) for line in trees), ""),
+        "pairs": (pairs, "pairs", sum(len(line.split()) - 1 for line in pairs), ""),
+        "tags": (tags, "tags", 2 * tokens, ""),
+        "words": (words, "words", tokens, ""),
+        "words by a pattern": (words, "words", tokens, PATTERN),
+        "json": ([_sentence(s) for s in sentences], "json", 7 * tokens - 4 * instances, ""),
+        "molecules": (_as_json(atoms, bonds), "json", instances * ATOMS * 8, ""),
+    }
+    work: dict[str, Callable[[], object]] = {
+        "arrays": partial(Read.from_arrays, {"atom": atoms}, {"bond": bonds})
+    }
     with tempfile.TemporaryDirectory() as folder:
-        cases = _written(specs / "data", Path(folder), instances)
-        arrays, count = _arrays(instances)
-        work: dict[str, Callable[[], object]] = {name: reads for name, (reads, _) in cases.items()}
-        work["arrays"] = partial(Read.from_arrays, *arrays)
-        for each in work.values():
-            each()
-        seconds = interleaved(work, runs)
-    values = {**{name: n for name, (_, n) in cases.items()}, "arrays": count}
+        for name, (lines, form, _, pattern) in files.items():
+            file = Path(folder) / name
+            file.write_text("\n".join(lines) + "\n", "utf-8")
+            work[name] = partial(read, file, form, tokens=pattern)
+        seconds = interleaved(work, runs, warming=1)
+    values = {**{name: count for name, (_, _, count, _) in files.items()}, "arrays": instances * ATOMS * 8}
     for name, taken in seconds.items():
         yield Row("", data=name, values=values[name], value_ns=1e9 * taken / values[name])
-
-
-def _written(data: Path, folder: Path, instances: int) -> dict[str, tuple[Callable[[], Read], int]]:
-    """What reads each case, and how many values that is."""
-    cases: dict[str, tuple[Callable[[], Read], int]] = {}
-
-    def case(name: str, format: str, lines: list[str], values: int, tokens: str = "") -> None:
-        file = folder / name.replace(" ", "-")
-        file.write_text("\n".join(lines) + "\n", "utf-8")
-        cases[name] = partial(read, file, format, tokens=tokens), values
-
-    def some(name: str) -> list[str]:
-        lines = (data / name).read_text("utf-8").splitlines()
-        return [lines[i % len(lines)] for i in range(instances)]
-
-    trees = some("trees.txt")
-    case("trees", "trees", trees, sum(len(line.split()) for line in trees))
-    pairs = some("pairs.txt")
-    case("pairs", "pairs", pairs, sum(len(line.split()) - 1 for line in pairs))
-    tags = some("tags.txt")
-    sentences = [[token.rsplit("|", 1) for token in line.split()] for line in tags]
-    tokens = sum(map(len, sentences))
-    case("tags", "tags", tags, 2 * tokens)
-    words = [" ".join(word for word, _ in sentence) for sentence in sentences]
-    case("words", "words", words, tokens)
-    case("words by a pattern", "words", words, tokens, tokens=PATTERN)
-    case("json", "json", [_sentence(s) for s in sentences], sum(7 * len(s) - 4 for s in sentences))
-    drawn = np.random.default_rng(0)
-    molecules = [_molecule(drawn, i) for i in range(instances)]
-    case("molecules", "json", molecules, instances * ATOMS * 8)
-    return cases
 
 
 def _sentence(tokens: list[list[str]]) -> str:
@@ -78,29 +69,27 @@ def _sentence(tokens: list[list[str]]) -> str:
     return json.dumps({"vertices": vertices, "links": {"next": pairs, "prev": [p[::-1] for p in pairs]}})
 
 
-def _molecule(drawn: np.random.Generator, number: int) -> str:
-    vertices = [
-        {"kind": "atom", "element": e, "charge": c, "position": p}
-        for e, c, p in zip(
-            drawn.integers(1, 90, ATOMS).tolist(),
-            drawn.normal(size=ATOMS).tolist(),
-            drawn.normal(size=(ATOMS, 3)).tolist(),
-            strict=True,
-        )
-    ]
-    bonds = [[a, (a + 1) % ATOMS] for a in range(ATOMS)]
-    return json.dumps({"id": f"m{number}", "vertices": vertices, "links": {"bond": bonds}})
-
-
-def _arrays(instances: int) -> tuple[tuple[Any, Any], int]:
-    drawn = np.random.default_rng(0)
-    count = instances * ATOMS
+def _molecules(instances: int) -> tuple[dict[str, Any], Any]:
+    """Atoms in rings, and their bonds, as `Instances.from_arrays` takes them."""
+    drawn, count = np.random.default_rng(0), instances * ATOMS
+    number = np.arange(count)
     atoms = {
-        "instance": np.repeat(np.arange(instances), ATOMS),
+        "instance": number // ATOMS,
         "element": drawn.integers(1, 90, count),
         "charge": drawn.normal(size=count),
         "position": drawn.normal(size=(count, 3)),
     }
-    first = np.arange(count) // ATOMS * ATOMS
-    bonds = np.stack([np.arange(count), first + (np.arange(count) - first + 1) % ATOMS])
-    return ({"atom": atoms}, {"bond": bonds}), count * 8
+    first = number // ATOMS * ATOMS
+    return atoms, np.stack([number, first + (number - first + 1) % ATOMS])
+
+
+def _as_json(atoms: dict[str, Any], bonds: Any) -> list[str]:  # noqa: ANN401
+    """The same as lines of JSON."""
+    fields = ("element", "charge", "position")
+    columns = zip(*(atoms[name].tolist() for name in fields), strict=True)
+    vertices = [{"kind": "atom", **dict(zip(fields, values, strict=True))} for values in columns]
+    ring = (bonds[:, :ATOMS].T).tolist()
+    return [
+        json.dumps({"id": f"m{at}", "vertices": vertices[at : at + ATOMS], "links": {"bond": ring}})
+        for at in range(0, len(vertices), ATOMS)
+    ]

@@ -7,6 +7,8 @@ import inspect
 import json
 import platform
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,25 +21,29 @@ from abw.cli import options
 from abw.cli.bench.tables import tables
 from abw.cli.console import print_json, progress, show
 from abw.core.base.errors import AbwError, InterruptedWorkError
+from abw.core.base.files import write_json
 from abw.core.base.interrupts import INTERRUPTED, STOP, stopping_after_a_step
 
 Save = Annotated[
     Path | None,
-    typer.Option("--save", metavar="FILE.json", help="Also write the JSON document to this file."),
+    typer.Option(
+        "--save", metavar="FILE.json", help="Also write the JSON document to this file, after each row."
+    ),
 ]
 Against = Annotated[
     Path | None,
     typer.Option("--compare", metavar="FILE.json", help="Show the speed-up over this document."),
 ]
 ADDED = {"save": Save, "compare": Against, "quiet": options.QuietFlag, "as_json": options.Json}
-# Of the document.
+# The document's schema.
 VERSION = 2
 
 
 def command(bench: Callable[..., Rows]) -> Callable[..., None]:
     """The command of a bench: its parameters and those of `ADDED`.
 
-    Ctrl-C ends it after the row under way, with exit code 130; what was measured is shown and saved.
+    Ctrl-C ends it after the row under way, with exit code 130. What was measured by then, or before an error,
+    is shown; it is saved after each row.
     """
     params = list(inspect.signature(bench, eval_str=True).parameters.values())
 
@@ -49,31 +55,28 @@ def command(bench: Callable[..., Rows]) -> Callable[..., None]:
             given["specs"] = FOLDER
         rows: list[Row] = []
         notes: list[str] = []
+        document = partial(_document, bench.__name__, given, rows, notes)
         try:
-            with progress(quiet) as told, stopping_after_a_step():
+            with progress(quiet) as told, stopping_after_a_step(), closing(bench(**given)) as found:
                 told.phase(bench.__name__)
-                for found in bench(**given):
-                    if isinstance(found, Row):
-                        rows.append(found)
+                for each in found:
+                    if isinstance(each, Row):
+                        rows.append(each)
                         told.reached(len(rows))
                     else:
-                        notes.append(found)
+                        notes.append(each)
+                    if save is not None:
+                        write_json(save, document())
                     if STOP.asked:
-                        break
-            ended = STOP.asked
+                        raise InterruptedWorkError(
+                            "ended early: what is shown was measured", exit_code=INTERRUPTED
+                        )
         finally:
             STOP.asked = False
-        document = _document(bench.__name__, given, rows, notes)
-        if save is not None:
-            from abw.core.base.files import write_json
-
-            write_json(save, document)
-        if as_json:
-            print_json(document)
-        else:
-            show(*tables(rows, before), *notes)
-        if ended:
-            raise InterruptedWorkError("ended early: what is shown was measured", exit_code=INTERRUPTED)
+            if as_json and (rows or notes):
+                print_json(document())
+            elif not as_json:
+                show(*tables(rows, before), *notes)
 
     functools.update_wrapper(run, bench)
     kind = inspect.Parameter.KEYWORD_ONLY

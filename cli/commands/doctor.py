@@ -51,10 +51,10 @@ def _warm(spec: Path, changes: options.Changes) -> dict[str, Any]:
     """Load a model and run some of its data; of a program call one of its cells."""
     begun, dims, weights = time.perf_counter(), changes.dims, changes.weights
     if options.is_program(spec):
-        from abw.core.program.overrides import Told
+        from abw.core.program.overrides import NetOverrides
         from abw.core.script.find import warmed
 
-        name, count = warmed(str(spec), Told(dims, weights)), 0
+        name, count = warmed(str(spec), NetOverrides(dims, weights)), 0
     else:
         from abw.core.api import load
 

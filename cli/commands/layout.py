@@ -43,9 +43,9 @@ def layout(
         if len(items) != 1:
             said = f"there are {len(items)} trees to draw: name one cell"
             raise typer.BadParameter(said, param_hint="--svg")
-        from abw.core.base.files import spare, write_text
+        from abw.core.base.files import refuse_overwrite, write_text
 
-        spare(svg, *(file for path in paths for file in files_read(path, overrides)))
+        refuse_overwrite(svg, *(file for path in paths for file in files_read(path, overrides)))
         write_text(svg, picture(items[0], batch, how))
     if drawing.table:
         rows = [table_row(item, batch) for item in items]

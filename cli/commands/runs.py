@@ -248,8 +248,7 @@ def diff(
     """Show how two runs differ: spec, options, counts, times, batches, and outputs beyond the tolerance."""
     from abw.core.store.runs import find_run
     from abw.core.store.trainings import is_training, stored_training
-    from abw.core.tools.rundiff import diff_runs
-    from abw.core.tools.trainingdiff import diff_trainings
+    from abw.core.tools.diff import diff_runs, diff_trainings
 
     if is_training(one) and is_training(other):
         pair = stored_training(one), stored_training(other)

@@ -119,8 +119,7 @@ def _serve(*given: object, **more: object) -> bool:
     """Serve; where the extra is not installed, say so."""
     import os
 
-    from abw.core.base.errors import AbwError
-    from abw.core.base.extras import install
+    from abw.core.base.errors import AbwError, install
 
     if os.name == "nt":
         raise AbwError("abw serve does not run on Windows: its engine is handed a socket as Unix does it")

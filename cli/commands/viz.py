@@ -129,14 +129,14 @@ class Target:
 
         The file is none of `reads`; its name is printed unless quiet.
         """
-        from abw.core.base.files import spare, write_bytes
+        from abw.core.base.files import refuse_overwrite, write_bytes
 
         path = self.output or usual
         if path is None:
             sys.stdout.buffer.write(content)
             sys.stdout.flush()
             return
-        spare(path, *reads)
+        refuse_overwrite(path, *reads)
         write_bytes(path, content)
         if not quiet:
             say(path)

@@ -178,3 +178,9 @@ def missing_file(path: Path) -> str:
         return f"the folder {folder.absolute()} holds no file{ending}"
     more = ", …" if len(alike) > 5 else ""
     return f"the folder {folder.absolute()} holds {', '.join(alike[:5])}{more}"
+
+
+def install(*extras: str) -> str:
+    """What to do to install optional dependencies of abw, as a hint. No package index has abw itself."""
+    wanted = f'".[{",".join(extras)}]"' if extras else "."
+    return f"in a clone of abw: pip install {wanted}"

@@ -1,4 +1,4 @@
-"""How this process takes memory from the system."""
+"""Memory: what this process holds and may still take, by Linux, macOS or Windows."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from ctypes import c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from abw.core.base.errors import AbwError
-from abw.core.base.windows import available_physical, kernel32, peak_working_set
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # glibc's malloc.h
 _LARGEST_FROM_HEAP = 32 << 20  # the most that glibc accepts
@@ -172,3 +172,52 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+class _Process(ctypes.Structure):
+    """PROCESS_MEMORY_COUNTERS of psapi.h."""
+
+    _fields_ = (
+        ("cb", c_uint32),
+        ("page_faults", c_uint32),
+        ("peak_working_set", c_size_t),
+        ("working_set", c_size_t),
+        ("rest", c_size_t * 6),
+    )
+
+
+class _Machine(ctypes.Structure):
+    """MEMORYSTATUSEX of sysinfoapi.h."""
+
+    _fields_ = (
+        ("length", c_uint32),
+        ("load", c_uint32),
+        ("total_physical", c_uint64),
+        ("available_physical", c_uint64),
+        ("rest", c_uint64 * 5),
+    )
+
+
+def kernel32() -> Any:  # noqa: ANN401 (a library's functions)
+    """The library; None elsewhere than on Windows."""
+    return ctypes.CDLL("kernel32") if sys.platform == "win32" else None
+
+
+def peak_working_set(library: Any) -> int | None:  # noqa: ANN401
+    """The most bytes that this process has held in memory; None where `library` is none or does not say."""
+    if library is None:
+        return None
+    found = _Process(cb=ctypes.sizeof(_Process))
+    library.GetCurrentProcess.restype = c_void_p
+    library.K32GetProcessMemoryInfo.argtypes = (c_void_p, c_void_p, c_uint32)
+    process = library.GetCurrentProcess()
+    said = library.K32GetProcessMemoryInfo(process, ctypes.byref(found), found.cb)
+    return int(found.peak_working_set) if said else None
+
+
+def available_physical(library: Any) -> int | None:  # noqa: ANN401
+    """The machine's free memory in bytes; None where `library` is none or does not say."""
+    if library is None:
+        return None
+    found = _Machine(length=ctypes.sizeof(_Machine))
+    return int(found.available_physical) if library.GlobalMemoryStatusEx(ctypes.byref(found)) else None

@@ -1,12 +1,14 @@
-"""Work on several items at once, a thread for each tool, in the order of the items."""
+"""Work in threads: items made ahead of their use, and work on several items at once, in their order."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from itertools import count
-from queue import SimpleQueue
-from typing import TypeVar, cast
+from queue import Empty, Full, Queue, SimpleQueue
+from typing import NoReturn, TypeVar, cast
 
 from abw.core.base.cores import current_core, leave
 
@@ -14,11 +16,107 @@ T = TypeVar("T")
 U = TypeVar("U")
 Tool = TypeVar("Tool")
 
+# Seconds after which a thread that waits looks whether its other end is still there.
+_POLL = 0.1
 # So many results a tool may wait for earlier ones, or to be taken, beside what is worked on.
 WAITING = 3
 
 
-def abreast(
+def ahead(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
+    """Items in their order, made ahead by a thread: at most `depth` of them made and not yet taken.
+
+    What making an item raises is raised here in its place. The thread ends with the iteration, however that
+    ends. It helps as far as making and using release the interpreter's lock.
+    """
+    made: Queue[tuple[T | None, BaseException | None]] = Queue(depth)
+    stopped = threading.Event()
+
+    def hand_over(item: T | None, error: BaseException | None) -> bool:
+        while not stopped.is_set():
+            try:
+                made.put((item, error), timeout=_POLL)
+                return True
+            except Full:
+                continue
+        return False
+
+    def work() -> None:
+        try:
+            for item in items:
+                if not hand_over(item, None):
+                    return
+            hand_over(None, StopIteration())
+        except BaseException as error:
+            hand_over(None, error)
+
+    thread = threading.Thread(target=work, name="abw-ahead", daemon=True)
+    try:
+        thread.start()
+        while True:
+            try:
+                item, error = made.get(timeout=_POLL)
+            except Empty:
+                continue  # so that Ctrl-C is seen
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield item  # type: ignore[misc]  # only an error comes without an item
+    finally:
+        stopped.set()
+        if thread.is_alive():  # Ctrl-C may have come while it was started
+            thread.join()
+
+
+class OneAhead(Iterator[T]):
+    """Items in their order, of which the next one is made early by whoever calls `make`.
+
+    What making an item raises is raised in its place.
+    """
+
+    def __init__(self, items: Iterator[T]) -> None:
+        """None is made yet."""
+        self._items = items
+        self._made: list[Callable[[], T]] = []
+
+    def make(self) -> None:
+        """Make the next item, unless it is there."""
+        if not self._made:
+            self._made.append(_outcome(self._items))
+
+    def __next__(self) -> T:
+        """The next item, made now if it is not there."""
+        self.make()
+        return self._made.pop()()
+
+
+def _outcome(items: Iterator[T]) -> Callable[[], T]:
+    """What gives the next item, or raises what making it raised."""
+    try:
+        item = next(items)
+    except BaseException as error:
+        return partial(_raise, error)
+    return lambda: item
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
+
+
+@contextmanager
+def overlapping(items: Iterator[T], *, wanted: bool) -> Iterator[Iterator[T]]:
+    """The items in the block, one of them made ahead where that is wanted; its thread ends with the block."""
+    if not wanted:
+        yield items
+        return
+    found = ahead(items, 1)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def map_in_order(
     items: Iterator[T], tools: Sequence[Tool], work: Callable[[Tool, T], U]
 ) -> Generator[U, None, None]:
     """What `work` makes of each item, in their order; each tool works on one at a time, on a thread.

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import DataError, Problem, Span, did_you_mean, missing_file
-from abw.core.base.pipes import ready
+from abw.core.base.files import ready
 
 Bytes = NDArray[np.uint8]
 

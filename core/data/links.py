@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -82,6 +83,19 @@ def invert(target: Ints, indptr: Ints, sources: Ints) -> None:
     indptr[0] = 0
 
 
+def ranges(begin: NDArray[np.integer], each: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The numbers from each `begin[i]` on, `each[i]` of them, range after range."""
+    before = np.cumsum(each) - each
+    found: NDArray[np.int64] = np.arange(int(each.sum())) + np.repeat(begin - before, each)
+    return found
+
+
+def neighbours(found: Callable[[], tuple[Ints, Ints]]) -> dict[str, Callable[[], Link]]:
+    """The links `prev` and `next`: both are found where the first of them is asked for."""
+    both = cache(found)
+    return {"prev": lambda: Link(both()[0]), "next": lambda: Link(both()[1])}
+
+
 def following(vertices: Ints, group: NDArray[np.integer], count: int) -> tuple[Ints, Ints]:
     """The (previous, next) of each of `count` vertices.
 
@@ -154,5 +168,4 @@ def _onwards(way: Link, index: int | None, at: Ints) -> tuple[NDArray[np.integer
     require_memory(EDGE_BYTES * edges, what, hint)
     if edges > MOST_EDGES:
         raise AbwError(f"{what} is more than can be numbered ({MOST_EDGES:,})", hint=hint)
-    within = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
-    return each, way.target[np.repeat(low, each) + within]
+    return each, way.target[ranges(low, each)]

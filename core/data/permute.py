@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.instances import Instances, Ints, Link, Values
-from abw.core.data.links import Lazy
+from abw.core.data.links import Lazy, ranges
 
 
 def vertices_of(instances: Instances, order: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """The vertices of the instances `order`, instance after instance."""
-    begin, size = instances.start[order], np.diff(instances.start)[order]
-    within = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-    return np.asarray(np.repeat(begin, size) + within, np.int64)
+    return ranges(instances.start[order], np.diff(instances.start)[order])
 
 
 def permuted(instances: Instances, order: NDArray[np.integer[Any]]) -> Instances:
@@ -47,9 +45,8 @@ def _link(instances: Instances, name: str, at: NDArray[np.int64], new: Ints) -> 
     if link.indptr is None:
         return Link(new[link.target[at]])
     begin, each = link.indptr[at].astype(np.int64), np.diff(link.indptr)[at]
-    within = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
     indptr = np.append(0, np.cumsum(each)).astype(np.int32)
-    return Link(new[link.target[np.repeat(begin, each) + within]], indptr)
+    return Link(new[link.target[ranges(begin, each)]], indptr)
 
 
 def _field(instances: Instances, name: str, at: NDArray[np.int64]) -> Ints:

@@ -19,7 +19,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, missing_file
-from abw.core.base.filehash import file_digest
+from abw.core.base.files import file_digest
 from abw.core.base.memory import resident
 
 Array = NDArray[Any]

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from abw.core.data.derive import link
 from abw.core.data.instances import Instances, Ints, Link, Values
-from abw.core.data.links import Lazy, inverse
+from abw.core.data.links import Lazy, inverse, ranges
 from abw.core.ir.growth import Growth
-from abw.core.ir.paths import Hop
-from abw.core.ir.schema import Schema
+from abw.core.ir.schema import Hop, Schema
 from abw.core.jit.decorators import njit
 
 # Columns that are always there: the number of a vertex's kind, of its instance in the mini-batch, and among
@@ -201,8 +200,7 @@ def finished(
         low[:given] = way.indptr[begin:end]
         sizes, low = sizes[vertex], low[vertex]
         indptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
-        within = np.arange(int(indptr[-1])) - np.repeat(indptr[:-1], sizes)
-        return Link(places(way.target[np.repeat(low, sizes) + within] - begin), indptr)
+        return Link(places(way.target[ranges(low, sizes)] - begin), indptr)
 
     def data_field(name: str) -> Ints:
         values = np.full(count, -1, np.int32)

@@ -15,8 +15,7 @@ from abw.core.data.tensors import TRAINING, VOCABULARY, Stored, TensorFile, read
 from abw.core.exec.params import Floats, Params, init_params
 from abw.core.exec.proposal import Want, as_yaml, could_be, propose, written
 from abw.core.ir.cell import Shape
-from abw.core.ir.library import Library
-from abw.core.ir.model import Model, ParamSource, TableSource
+from abw.core.ir.model import Library, Model, ParamSource, TableSource
 from abw.core.ir.network import Network
 from abw.core.ir.weights import Combined, Expr, Pick, Slice, Tensor, Value, Weights, Zeros, names_in
 

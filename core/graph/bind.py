@@ -16,7 +16,7 @@ from abw.core.data.lookup import trained_ids, word_rows
 from abw.core.graph.bytecode import Bytecode
 from abw.core.ir.model import Model
 from abw.core.ir.network import Network
-from abw.core.ir.paths import Comparison
+from abw.core.ir.schema import Comparison
 from abw.core.jit.decorators import njit
 
 Ints = NDArray[np.int32]

@@ -23,7 +23,7 @@ from abw.core.ir.model import (
     ZeroSource,
 )
 from abw.core.ir.network import Network
-from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Hop
 
 Ints = NDArray[np.int32]
 

@@ -13,7 +13,7 @@ from abw.core.graph.bytecode import Origin
 from abw.core.graph.edges import stuck
 from abw.core.graph.graph import Graph
 from abw.core.ir.model import TableSource
-from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Hop
 
 
 def refuse(binding: Binding, first: int, step: int, candidate: int) -> NoReturn:

@@ -1,9 +1,16 @@
-"""The meanings of operations that take more than a line, for an array library `xp` (see `operations`)."""
+"""The meanings of operations that take more than a line, for an array library `xp` (see `operations`).
+
+Those of composites, which need no kernel of their own, are written with operations that have one: there `xp`
+has the table's functions, and `x.shape` the numbers of a value's shape.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+# What `layernorm` adds to the variance, as PyTorch does.
+EPSILON = 1e-5
 NORMAL_SLOPE, NORMAL_END = 0.25, 39.0
 # The normal distribution up to -t is y P(y) exp(-t^2 / 2) with y = 1 / (1 + t / 4), for t >= 0: P, highest
 # power first, fitted for this file; relative error 1e-14 up to t = 39, where nothing is left.
@@ -70,3 +77,45 @@ def reshape(xp: Any, x: Any, rank: float, *sizes: float) -> Any:  # noqa: ANN401
 def constant(xp: Any, *values: float) -> Any:  # noqa: ANN401
     """All its numbers in a row."""
     return xp.asarray(values)
+
+
+def mean(xp: Any, x: Any, *axis: float) -> Any:  # noqa: ANN401
+    """The sum over the number of elements."""
+    total = xp.sum(x, *axis)
+    return total / (x.shape[int(axis[0])] if axis else math.prod(x.shape))
+
+
+def smallest(xp: Any, x: Any, *axis: float) -> Any:  # noqa: ANN401
+    """By the largest of the negatives."""
+    return -xp.max(-x, *axis)
+
+
+def norm(xp: Any, x: Any, *axis: float) -> Any:  # noqa: ANN401
+    """Euclid's; of a whole matrix, Frobenius'."""
+    return xp.sqrt(xp.sum(x * x, *axis))
+
+
+def dot(xp: Any, x: Any, y: Any) -> Any:  # noqa: ANN401
+    """The scalar product of two vectors."""
+    return xp.sum(x * y)
+
+
+def outer(xp: Any, x: Any, y: Any) -> Any:  # noqa: ANN401
+    """Column times row."""
+    return xp.reshape(x, *x.shape, 1) * y
+
+
+def layernorm(xp: Any, x: Any, gain: Any, bias: Any, epsilon: float = EPSILON) -> Any:  # noqa: ANN401
+    """Each row with mean 0 and variance 1 (Ba, Kiros and Hinton, 2016), then scaled and moved."""
+
+    def each_row(values: Any) -> Any:  # noqa: ANN401
+        return values if len(x.shape) == 1 else xp.reshape(values, x.shape[0], 1)
+
+    apart = x - each_row(xp.mean(x, -1))
+    return apart * each_row(xp.rsqrt(xp.mean(apart * apart, -1) + epsilon)) * gain + bias
+
+
+def softmax_down(xp: Any, x: Any) -> Any:  # noqa: ANN401
+    """Column by column."""
+    e = xp.exp(x - xp.max(x, 0))
+    return e / xp.sum(e, 0)

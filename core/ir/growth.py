@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from abw.core.base.errors import Span
-from abw.core.ir.paths import Comparison, Hop
-from abw.core.ir.schema import Derived, FieldSchema, LinkSchema, Schema, reversed_link
+from abw.core.ir.schema import Comparison, Derived, FieldSchema, Hop, LinkSchema, Schema, reversed_link
 
 How = Literal["argmax", "sample", "best", "over", "chance"]
 

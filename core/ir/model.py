@@ -9,13 +9,39 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from abw.core.base.errors import Span
-from abw.core.ir.answers import Answer
 from abw.core.ir.cell import Cell, Param, Port, Shape
 from abw.core.ir.growth import Growth
-from abw.core.ir.paths import Comparison, Hop
-from abw.core.ir.schema import Schema
+from abw.core.ir.schema import Comparison, Hop, Schema
 from abw.core.ir.training import Training
 from abw.core.ir.weights import Weights
+
+Form = Literal["values", "probabilities", "label"]
+# Those that a spec writes, in `as`.
+FORMS: tuple[Form, ...] = get_args(Form)[1:]
+
+
+# Beside values: the number of their vertex in its instance, unless the data have a field of this name.
+VERTEX = "vertex"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`values` as they are; their `probabilities` (softmax); or the `label`, the number of the largest.
+
+    Of labels the `top` most probable ones, with probabilities; 0: the first alone, without. `names[i]` is
+    what label i is called, None where it has none but its number. `fields` are those of the vertices that
+    stand beside the values: fields, links that lead to one vertex, and `VERTEX`. `path` is the file that the
+    names come from.
+    """
+
+    form: Form = "values"
+    top: int = 0
+    names: tuple[str, ...] | None = None
+    fields: tuple[str, ...] = ()
+    path: Path | None = None
+
+
+AS_IT_IS = Answer()
 
 # What a list of values can be reduced by on its own.
 Reduction = Literal["sum", "mean", "max"]
@@ -237,3 +263,22 @@ class Model:
         """Every file that it is made of or runs on: what `files` are, its data, its weights."""
         beside = [self.data.path.with_suffix(self.data.beside)] if self.data.beside else []
         return (*self.files, self.data.path, *beside, *([self.weights.file] if self.weights.file else []))
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A checked library.
+
+    `types` belong to no vertices, and nothing is said of what feeds them: a program does that. `params` are
+    the library's own (`start`), which `given` (their numbers) are there as values, and every type's
+    (`score.W`), each once. All else as of a `Model`.
+    """
+
+    name: str
+    files: tuple[Path, ...]
+    dims: Mapping[str, int]
+    tables: tuple[Table, ...]
+    params: tuple[Param, ...]
+    given: tuple[int, ...]
+    types: tuple[NodeType, ...]
+    weights: Weights

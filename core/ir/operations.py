@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Literal
 
-from abw.core.ir import composites, formulas
+from abw.core.ir import formulas
 from abw.core.ir.shapes import (
     Sizes,
     broadcast,
@@ -157,21 +157,21 @@ OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation i
     ), same, formulas.softmax, attr=one_axis),
     _row("sum", "the sum of", lambda xp, x, axis, keep: xp.sum(x, axis=int(axis), keepdims=bool(keep))),
     _row("max", "the largest of", lambda xp, x, axis, keep: xp.amax(x, axis=int(axis), keepdims=bool(keep))),
-    _composite("min", _along("min", "the smallest of"), composites.smallest),
-    _composite("mean", _along("mean", "the mean of"), composites.mean),
-    _composite("norm", _along("norm", "the root of the sum of squares of"), composites.norm),
+    _composite("min", _along("min", "the smallest of"), formulas.smallest),
+    _composite("mean", _along("mean", "the mean of"), formulas.mean),
+    _composite("norm", _along("norm", "the root of the sum of squares of"), formulas.norm),
     _composite("dot", (
         Form("dot(x, y)", ("n", "n"), "1", "the sum of x * y"),
-    ), composites.dot, two_vectors),
+    ), formulas.dot, two_vectors),
     _composite("outer", (
         Form("outer(x, y)", ("m", "n"), "[m, n]", "each element of x times each of y"),
-    ), composites.outer, two_vectors),
+    ), formulas.outer, two_vectors),
     _composite("layernorm", (
         Form("layernorm(x, y, z)", ("any", "any", "any"), "any",
              "(x - mean(x)) / sqrt(variance + 1e-5) * y + z; a matrix row by row"),
         Form("layernorm(x, y, z, 1e-6)", ("any", "any", "any"), "any", "with 1e-6 instead of 1e-5"),
-    ), composites.layernorm),
-    _composite("softmax_down", (), composites.softmax_down),
+    ), formulas.layernorm),
+    _composite("softmax_down", (), formulas.softmax_down),
     Operation("concat", "copy", (
         Form("concat(x, y)", ("m", "n"), "m + n", "concatenation of two or more"),
         Form("concat(A, B)", ("[m, n]", "[k, n]"), "[m + k, n]", "one below the other, two or more"),

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from abw.core.base.errors import Problem
 from abw.core.ir.growth import Growth
 from abw.core.ir.model import FieldSource, Input, NodeSource, NodeType, TableSource
-from abw.core.ir.paths import Hop
-from abw.core.ir.schema import Schema
+from abw.core.ir.schema import Hop, Schema
 from abw.core.ir.steps import Cycle, Step, steps_of
 
 

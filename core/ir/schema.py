@@ -1,4 +1,7 @@
-"""What the instances of a data format are made of: kinds of vertices, links between them, fields on them."""
+"""What the instances of a data format are made of: kinds of vertices, links between them, fields on them.
+
+And what sources, conditions and growth are made of: steps along links, and comparisons.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,17 @@ from typing import Literal
 
 # What instances made of arrays have for a file; instance i is its line i + 1.
 ARRAYS = Path("arrays")
+
+
+Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One step along a link; `index` picks one of several (negative: from the end), None wants them all."""
+
+    link: str
+    index: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from abw.core.ir.growth import Clause, Growth
 from abw.core.ir.model import NodeSource, NodeType
-from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Hop
 
 Origins = frozenset[int]
 # A type at the vertices of an origin: number of the type, number of the origin.

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from abw.core.base.errors import Span
 from abw.core.ir.growth import Decision
-from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Hop
 
 LossKind = Literal["cross-entropy", "binary", "squared"]
 LOSSES: tuple[LossKind, ...] = get_args(LossKind)

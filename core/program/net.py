@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
@@ -13,27 +13,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, did_you_mean
+from abw.core.base.progress import Clock
 from abw.core.exec.interface import Executor
 from abw.core.exec.precision import Precision, allowed
 from abw.core.exec.registry import executor_of
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Shape
-from abw.core.ir.library import Library
+from abw.core.ir.model import Library
 from abw.core.ir.network import Constant
 from abw.core.policy.foreign import Foreign
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
 from abw.core.program.network import constants_of, shapes_of, width_of
-from abw.core.program.overrides import told
-from abw.core.program.recording.given import numbers_of
-from abw.core.program.recording.recorder import Callee, joined
+from abw.core.program.overrides import OVERRIDES
+from abw.core.program.recording.inputs import numbers_of
+from abw.core.program.recording.recorder import Callee
 from abw.core.program.recording.values import BITS, SHAPES, Value, kind_of, owner
 from abw.core.program.running.fibers import Failed, Program, require_program
 from abw.core.program.running.results import noted
-from abw.core.program.running.verify import Verified, verify
 from abw.core.program.scope import Batching
 from abw.core.program.session import DEFAULT_GRANULARITY, How, ProgramGranularity, Session
 from abw.core.program.tables import Rows
+from abw.core.program.verify import Verified, verify
 from abw.core.spec.cells.traced import Symbol, traced
 from abw.core.spec.library import load_library, with_cell
 from abw.core.spec.load import Overrides
@@ -67,7 +68,7 @@ def cells(
     if threads is not None and threads < 1:
         raise AbwError(f"threads cannot be {threads}", hint="1 or more; None: one a core")
     _one_of("precision", precision, Precision)
-    said = told()
+    said = OVERRIDES.get()
     policy, executor = said.policy or policy, said.executor or executor
     overrides = Overrides(
         dims={**(dims or {}), **said.dims},
@@ -86,31 +87,41 @@ def cells(
 _NUMBERS = count()
 
 
-class Net(Session):
+class Net:
     """A library ready to be called: `net.NAME(values)` for its cells, `net.NAME[row]` for tables.
 
     Made by `abw.cells`. Its memory is one run's: of several threads only one may use it at a time.
     """
 
     def __init__(self, library: Library, executor: Executor, policy: Policy, how: How) -> None:
-        super().__init__(library, executor, policy, how)
+        self._session = Session(library, executor, policy, how)
         self._number = next(_NUMBERS)
         self._values: dict[Shape, type[Value]] = {}
         self._zeros: dict[Shape, Value] = {}
         self._inputs: dict[Shape, Constant] = {}
-        self._name(0)
+        self._define(0)
 
-    def _name(self, first: int) -> None:
+    @property
+    def library(self) -> Library:
+        """The cells, tables and parameters."""
+        return self._session.library
+
+    @property
+    def executor(self) -> Executor:
+        """What runs them."""
+        return self._session.executor
+
+    def _define(self, first: int) -> None:
         """Make what is called: the types from number `first` on, tables, parameters, zeros."""
-        library = self.library
+        library, recorder = self.library, self._session.recorder
         self._shapes = shapes_of(library)
         if len(self._shapes) > SHAPES:
             raise AbwError(f"the library's values have {len(self._shapes)} shapes, of at most {SHAPES}")
-        kind = {shape: kind_of(self._number, n) for n, shape in enumerate(self._shapes)}
+        self._kind = {shape: kind_of(self._number, n) for n, shape in enumerate(self._shapes)}
         for shape in self._shapes:
             if shape not in self._values:
-                self._values[shape] = self._recorder.value_class(self, shape)
-        self._recorder.widen(width_of(library))
+                self._values[shape] = recorder.value_class(self._session, shape)
+        recorder.widen(width_of(library))
         for t, node_type in enumerate(library.types[first:], first):
             assert node_type.cell is not None
             shapes = [port.shape for port in node_type.outputs]
@@ -119,16 +130,13 @@ class Net(Session):
                 t,
                 tuple((port.name, self._values[port.shape]) for port in node_type.cell.inputs),
                 tuple(self._values[shape] for shape in shapes),
-                tuple((o << BITS) + kind[shape] for o, shape in enumerate(shapes)),
+                tuple((o << BITS) + self._kind[shape] for o, shape in enumerate(shapes)),
             )
-            self.__dict__[callee.name] = self._recorder.callable_cell(callee, self._otherwise)
-        cells = [t.cell for t in library.types if t.cell]
-        self._taken = tuple(dict.fromkeys(port.shape for cell in cells for port in cell.inputs))
+            self.__dict__[callee.name] = recorder.callable_cell(callee, self._otherwise)
+        ports = (port for t in library.types if t.cell for port in t.cell.inputs)
+        self._taken = tuple(dict.fromkeys(port.shape for port in ports))
         for constant in constants_of(library):
-
-            def made(row: int, first: int = constant.first, shape: Shape = constant.shape) -> Value:
-                return self._constant(-1 - first - row, shape)
-
+            made = partial(self._constant, constant.shape, constant.first)
             if constant.kind == "field":
                 self._inputs[constant.shape] = constant
             elif constant.kind == "zeros":
@@ -141,6 +149,12 @@ class Net(Session):
             else:
                 self.__dict__[library.params[constant.number].name] = made(0)
 
+    def _constant(self, shape: Shape, first: int, row: int) -> Value:
+        """A row of the constant that begins at number `first`, as a value."""
+        value: Any = self._values[shape]()
+        value.ref = (-1 - first - row << BITS) + self._kind[shape]
+        return cast(Value, value)
+
     def cell(self, function: Function) -> Function:
         """Make a Python function a cell (`@net.cell`): it is called once, with symbols, and what it does with
         them are the cell's operations.
@@ -151,15 +165,14 @@ class Net(Session):
         all that is wrong, at the lines of the function; AbwError for a name that is taken, and while it runs.
         """
         name = function.__name__
-        if self._runner is not None:
+        if self._session.runner is not None:
             raise AbwError("the net runs: cells are made before")
         if name in self.__dict__ or name in TAKEN or name.startswith("_"):
             raise AbwError(f"the net has '{name}' already", hint="call the function otherwise")
         found = traced(function, self.library.dims)
         first = len(self.library.types)
-        self.library = with_cell(self.library, found)
-        self._prepared = self._last = None
-        self._name(first)
+        self._session.extend(with_cell(self.library, found))
+        self._define(first)
         made: Function = self.__dict__[name]
         return made
 
@@ -182,8 +195,9 @@ class Net(Session):
         structure share a schedule. Another one than before is prepared anew.
         `eager`: every cell is computed where it is called, one instance after the other, in double precision.
         """
-        told: dict[str, Any] = {"granularity": granularity, "eager": eager, "errors": errors}
-        return list(self.stream(function, instances, batch=batch, **told))
+        return list(
+            self.stream(function, instances, batch=batch, granularity=granularity, eager=eager, errors=errors)
+        )
 
     def stream(
         self,
@@ -195,7 +209,7 @@ class Net(Session):
         eager: bool = False,
         errors: Errors = "raise",
     ) -> Iterator[Any]:
-        """What `run` gives, as it comes: of the instances a mini-batch is taken at a time."""
+        """Yield what `run` gives, taking a mini-batch of the instances at a time."""
         _check_batch(batch)
         require_program(function)
         _one_of("errors", errors, Errors)
@@ -204,9 +218,9 @@ class Net(Session):
         while chunk := list(islice(source, batch)):
             numbers = range(first, first + len(chunk))
             if eager:
-                outcomes = self._eager(function, chunk, numbers)
+                outcomes, _ = self._session.run_eagerly(function, chunk, numbers)
             else:
-                outcomes = self._batch(function, chunk, numbers, None, granularity)
+                outcomes = self._session.run(function, chunk, numbers, granularity).ends
             failed = [i for i, outcome in enumerate(outcomes) if isinstance(outcome, Failed)]
             if failed and errors == "raise":
                 found = outcomes[failed[0]]
@@ -219,7 +233,7 @@ class Net(Session):
     def batching(self, *, granularity: ProgramGranularity = DEFAULT_GRANULARITY) -> Batching:
         """A scope in which programs are begun and cells called one by one, to run as one mini-batch."""
         _one_of("granularity", granularity, ProgramGranularity)
-        return Batching(lambda: self._begin(None, granularity), self._end)
+        return Batching(self._session, granularity)
 
     def verify(
         self,
@@ -240,19 +254,17 @@ class Net(Session):
         require_program(function)
         _one_of("granularity", granularity, ProgramGranularity)
         items = list(instances)
-        together = partial(self._batch, granularity=granularity)
         limit = allowed(self.executor.precision, 1e-4) if tolerance is None else tolerance
-        return verify(together, self._eager, function, items, range(len(items)), batch, limit)
+        return verify(self._session, function, items, range(len(items)), granularity, batch, limit)
 
     def trace(self, function: Program, instance: object) -> Graph:
         """The graph of all that a program records for an instance: a node for each call, in notebooks a
         picture. Raises what the program raises.
         """
-        (end,) = self._batch(function, [instance], [0])
-        if isinstance(end, Failed):
-            raise noted(end.error, function, 0)
-        engine = self._ready().engine
-        return engine.graph(joined(engine.segments))[0]
+        ran = self._session.run(function, [instance], [0])
+        if isinstance(ran.ends[0], Failed):
+            raise noted(ran.ends[0].error, function, 0)
+        return ran.graph
 
     def zeros(self, *sizes: int | str) -> Value:
         """Zeros of a shape, by dims' names or numbers. Errors: AbwError where no cell has such a value."""
@@ -271,21 +283,16 @@ class Net(Session):
         return self._brought(numbers, "net.input", self._taken)
 
     def _brought(self, numbers: object, what: str, shapes: Sequence[Shape]) -> Value:
-        if self._runner is None:
-            self._refuse_idle(())
+        if self._session.runner is None:
+            self._session.refuse_idle()
         values = numbers_of(numbers, what, shapes)
-        reference = self._given.add(self._inputs[values.shape], values)
-        return self._constant(reference, values.shape)
-
-    def _constant(self, reference: int, shape: Shape) -> Value:
-        value: Any = self._values[shape]()
-        value.ref = (reference << BITS) + kind_of(self._number, self._shapes.index(shape))
-        return cast(Value, value)
+        constant = self._inputs[values.shape]
+        return self._constant(values.shape, constant.first, self._session.inputs.add(constant, values))
 
     @property
     def params(self) -> Mapping[str, NDArray[np.float32]]:
         """The parameters and tables by their names; they cannot be written."""
-        ready = self._ready()
+        ready = self._session.ready()
         names = [*(p.name for p in self.library.params), *(t.name for t in self.library.tables)]
         found = {}
         for name, value in zip(names, (*ready.params.values, *ready.params.tables), strict=True):
@@ -327,7 +334,7 @@ class Net(Session):
             if not isinstance(argument, Value):
                 given.append(self._brought(argument, what, (wanted.shape,)))
                 continue
-            if owner(argument) is not self:
+            if owner(argument) is not self._session:
                 raise AbwError(f"{what}: this is a value of another net")
             if type(argument) is not wanted:
                 shapes = f"{what} wants {list(wanted.shape)}, this is {list(argument.shape)}"
@@ -337,7 +344,32 @@ class Net(Session):
 
 
 # Names that a library's cells, tables and parameters cannot have.
-TAKEN = (*(name for name in dir(Net) if not name.startswith("_")), "library", "executor")
+TAKEN = tuple(name for name in dir(Net) if not name.startswith("_"))
+
+
+def session_of(net: Net) -> Session:
+    """What runs a net's programs."""
+    return net._session
+
+
+def prepare(net: Net, granularity: ProgramGranularity) -> Clock:
+    """Compile and load all that running takes, by calls of a cell on zeros; the clock of all runs to come.
+
+    Errors: SpecError, AbwError.
+    """
+    session, first = net._session, net.library.types[0]
+    assert first.cell is not None
+    zeros = [net._zeros[port.shape] for port in first.cell.inputs]
+
+    def calls(_: object) -> Generator[object, int]:
+        # what is computed first and what goes on from that, with a question to each
+        for _ in range(1 if granularity == "graph" else 2):
+            found = getattr(net, first.name)(*zeros)
+            yield (found[0] if isinstance(found, tuple) else found).argmax()
+
+    engine = session.run(calls, [0], [0], granularity).engine
+    engine.clock = Clock(*engine.clock.seconds)
+    return engine.clock
 
 
 def _one_of(what: str, said: object, allowed: Any) -> None:  # noqa: ANN401 (a Literal)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from abw.core.base.errors import AbwError
 from abw.core.ir.cell import Port, Shape
-from abw.core.ir.library import Library
+from abw.core.ir.model import Library
 from abw.core.ir.network import LISTED, Constant, NetType, Network, Slot
 
 # Values of one shape that the instances of a mini-batch may bring along: all shapes have to be numbered.

@@ -1,4 +1,4 @@
-"""What the command line says instead of a program's file: `abw.cells` in that file goes by it."""
+"""What the command line says instead of a program's file: `abw.cells` in that file follows it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from abw.core.policy.schedule import Policy
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """None, False or nothing where the file's own word holds; `dims` change those that they name."""
+class NetOverrides:
+    """How nets are made, whatever a file says; None, False or empty where the file decides."""
 
     dims: Mapping[str, int] = field(default_factory=dict)
     weights: Path | None = None
@@ -25,19 +25,14 @@ class Told:
     allow_outside: bool = False
 
 
-_TOLD: ContextVar[Told] = ContextVar("told", default=Told())  # noqa: B039 (frozen)
-
-
-def told() -> Told:
-    """What is said just now."""
-    return _TOLD.get()
+OVERRIDES: ContextVar[NetOverrides] = ContextVar("overrides", default=NetOverrides())  # noqa: B039 (frozen)
 
 
 @contextmanager
-def telling(said: Told) -> Iterator[None]:
-    """Let `abw.cells` in the block go by what is said."""
-    token = _TOLD.set(said)
+def overriding(overrides: NetOverrides) -> Iterator[None]:
+    """Let `abw.cells` in the block follow these."""
+    token = OVERRIDES.set(overrides)
     try:
         yield
     finally:
-        _TOLD.reset(token)
+        OVERRIDES.reset(token)

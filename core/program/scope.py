@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -11,12 +10,13 @@ from abw.core.program.running.fibers import Done, Failed, Program, require_progr
 from abw.core.program.running.results import in_arrays, noted
 from abw.core.program.running.runner import BatchRunner
 from abw.core.program.running.task import Task
+from abw.core.program.session import ProgramGranularity, Session
 
 
 class Future:
-    """What a program of a scope gives, once that has ended."""
+    """What a program of a scope returns, known once the scope has ended."""
 
-    def __init__(self, task: Task | None, function: Program, number: int) -> None:
+    def __init__(self, task: Task, function: Program, number: int) -> None:
         self._task, self._function, self._number = task, function, number
         self._outcome: Done | Failed | None = None
 
@@ -36,14 +36,13 @@ class Batching:
     program, too; their values are known behind it, or when asked for.
     """
 
-    def __init__(self, begin: Callable[[], BatchRunner], end: Callable[[BatchRunner | None], None]) -> None:
-        """`begin` begins a mini-batch; `end` is told its runner, or None where it was broken off."""
-        self._begin, self._end = begin, end
+    def __init__(self, session: Session, granularity: ProgramGranularity) -> None:
+        self._session, self._granularity = session, granularity
         self._runner: BatchRunner | None = None
         self._futures: list[Future] = []
 
     def __enter__(self) -> Batching:
-        self._runner = self._begin()
+        self._runner = self._session.begin(self._granularity)
         return self
 
     def __call__(self, function: Program, instance: object) -> Future:
@@ -64,12 +63,8 @@ class Batching:
         try:
             if error is None:
                 runner.finish()
-                self._settle(runner)
+                ends = in_arrays([future._task.ended for future in self._futures], runner.values)
+                for future, outcome in zip(self._futures, ends, strict=True):
+                    future._outcome = outcome
         finally:
-            self._end(runner if error is None else None)
-
-    def _settle(self, runner: BatchRunner) -> None:
-        outcomes = [future._task.ended for future in self._futures if future._task]
-        for future, outcome in zip(self._futures, in_arrays(outcomes, runner.values), strict=True):
-            future._outcome = outcome
-            future._task = None
+            self._session.end(runner if error is None else None)

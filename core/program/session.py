@@ -1,10 +1,9 @@
-"""Where programs run: the network prepared, the tape that they write, and the run under way."""
+"""Runs programs over a library: what is prepared for that, and the run under way."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -12,35 +11,43 @@ import numpy as np
 from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params
+from abw.core.exec.planned_tape import joined_schedules
 from abw.core.exec.trained import load_weights, make_params
+from abw.core.graph.graph import Graph
 from abw.core.graph.ops import op_network
-from abw.core.ir.cell import Shape
-from abw.core.ir.library import Library
+from abw.core.ir.model import Library
 from abw.core.ir.network import Network
-from abw.core.policy.schedule import Policy
-from abw.core.program.engines.eager import EagerTape
+from abw.core.policy.schedule import Policy, Schedule
 from abw.core.program.engines.engine import Engine
 from abw.core.program.engines.expanded import OpEngine
 from abw.core.program.engines.structures import GraphEngine
 from abw.core.program.network import library_network, width_of
 from abw.core.program.recording.asks import Ask
-from abw.core.program.recording.given import Given
+from abw.core.program.recording.inputs import InputRows
 from abw.core.program.recording.machine import new_recorder
-from abw.core.program.recording.recorder import Recorder
-from abw.core.program.running.eager_runner import EagerRunner
+from abw.core.program.recording.recorder import Recorder, joined
+from abw.core.program.running.eager import EagerRunner, EagerTape, Weighed
 from abw.core.program.running.fibers import Asked, Done, Failed, Fibers, Program, require_program
 from abw.core.program.running.results import in_arrays
 from abw.core.program.running.runner import BatchRunner
 from abw.core.program.running.task import RUNNING, Log, Runner, Task
 
-# What a node of a program is: an operation; a cell as it is called; that, and instances of equal structure
-# share one schedule.
+# What a node of a program is: an operation; a cell as it is called; a cell, where instances of equal
+# structure share one schedule.
 ProgramGranularity = Literal["op", "cell", "graph"]
 DEFAULT_GRANULARITY: ProgramGranularity = "cell"
 
-
-# The place of an instance among those given, and how its program ended.
+# The index of an instance among those given, and how its program ended.
 Ended = tuple[int, Done | Failed]
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How programs run: the policy's name, the number of threads (None: one a core), and the seed."""
+
+    policy: str
+    threads: int | None
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,138 +60,172 @@ class Prepared:
     granularity: ProgramGranularity
 
 
-@dataclass(frozen=True, slots=True)
-class How:
-    """By which policy's name, with how many threads (None: one a core), from which seed programs run."""
+@dataclass(slots=True)
+class Ran:
+    """How the programs of a mini-batch ended, after so many `rounds`.
 
-    policy: str
-    threads: int | None
-    seed: int
+    `engine` has what was computed, and what that took, until the session's next run.
+    """
+
+    ends: list[Done | Failed]
+    rounds: int
+    engine: Engine
+
+    @property
+    def graph(self) -> Graph:
+        """All that was recorded; node v's `vertex` is its number in the order of recording."""
+        return self.engine.graph(joined(self.engine.segments))[0]
+
+    def schedule(self, graph: Graph) -> Schedule:
+        """The batches in the order in which they were executed, of the whole graph."""
+        number = np.empty(len(graph), np.int32)
+        number[graph.vertex] = np.arange(len(graph))
+        pieces = self.engine.pieces
+        nodes = [number[piece.vertex[schedule.nodes]] for piece, schedule in pieces]
+        found = joined_schedules([schedule for _, schedule in pieces], nodes)
+        return replace(found, unseen=0, launch_ptr=None)
 
 
 class Session:
-    """Runs programs over a library, a mini-batch at a time or at once, and answers what they ask."""
+    """Runs programs over a library, as mini-batches or eagerly, and answers the questions they ask.
+
+    `runner` is that of the run under way, `last` that of the last mini-batch, if it ran to its end.
+    """
 
     def __init__(self, library: Library, executor: Executor, policy: Policy, how: How) -> None:
-        self.library = library
-        self.executor = executor
-        self._policy, self._how = policy, how
-        self._fibers = Fibers()
-        self._given = Given()
-        self._runner: Runner | None = None
+        self.library, self.executor, self.how = library, executor, how
+        self._policy = policy
+        self._fibers, self.inputs = Fibers(), InputRows()
+        self.runner: Runner | None = None
+        self.last: BatchRunner | None = None
         self._outer: Runner | None = None
-        self._last: BatchRunner | None = None
-        self._recorder = new_recorder(width_of(library))
-        self._recorder.divert(self._refuse_idle)
-        self._shapes: tuple[Shape, ...] = ()
         self._prepared: Prepared | None = None
+        self.recorder = new_recorder(width_of(library))
+        self.recorder.divert(self.refuse_idle)
 
     def ask(self, asked: Asked) -> Any:  # noqa: ANN401 (an answer, or in a generator what it is to yield)
-        """What a program gets for a question to values; `Value`'s methods and `abw.each` call this."""
-        if self._runner is not None:
-            return self._runner.ask(asked)
-        if self._last is not None and isinstance(asked, Ask) and asked.how == "value":
-            return self._last.ask(asked)
+        """Answer a question that a program asks; `Value`'s methods and `abw.each` call this.
+
+        Errors: AbwError where no program runs.
+        """
+        if self.runner is not None:
+            return self.runner.ask(asked)
+        if self.last is not None and isinstance(asked, Ask) and asked.how == "value":
+            return self.last.ask(asked)
         raise AbwError("values are asked by programs that run", hint="net.run(function, instances)")
 
     def shown(self, handle: int) -> str:
-        """Its numbers, where they are known without waiting."""
-        if not isinstance(self._runner, EagerRunner):
+        """The numbers of a value as text, where they are known without waiting; '' elsewhere."""
+        if not isinstance(self.runner, EagerRunner):
             return ""
-        return f": {np.array2string(self._runner.values([handle])[0], threshold=20)}"
+        return f": {np.array2string(self.runner.values([handle])[0], threshold=20)}"
 
-    def _ready(self, granularity: ProgramGranularity | None = None) -> Prepared:
-        """The network as it is, with its parameters, prepared for a granularity (None: whatever was last);
-        made when it is first needed, or another one was before.
+    def refuse_idle(self, words: Iterable[int] = ()) -> NoReturn:
+        """Raise AbwError: a cell is called while no program runs."""
+        raise AbwError(
+            "cells are called by programs that run",
+            hint="net.run(function, instances), or inside `with net.batching() as batch:`",
+        )
 
-        Errors: SpecError for weights that do not fit, AbwError.
+    def extend(self, library: Library) -> None:
+        """Go on with a library that has more types behind the ones so far."""
+        self.library = library
+        self._prepared = self.last = None
+
+    @property
+    def recorded(self) -> int:
+        """How many nodes are recorded and not yet computed."""
+        return (self.recorder.next - self.recorder.begun) // self.recorder.step
+
+    def ready(self, granularity: ProgramGranularity | None = None) -> Prepared:
+        """The network with its parameters, prepared for a granularity (None: that of the last run).
+
+        It is made when first needed, and again for another granularity. Errors: SpecError for weights that do
+        not fit, AbwError.
         """
         held = self._prepared
         if held is None:
             network = library_network(self.library)
-            params = make_params(network, load_weights(self.library), self._how.seed)
+            params = make_params(network, load_weights(self.library), self.how.seed)
         elif granularity in (None, held.granularity):
             return held
         else:
             network, params = held.network, held.params
-        engine = self._engine(network, params, granularity or DEFAULT_GRANULARITY)
-        self._prepared = Prepared(network, params, engine, granularity or DEFAULT_GRANULARITY)
-        return self._prepared
-
-    def _engine(self, network: Network, params: Params, granularity: ProgramGranularity) -> Engine:
-        """What executes a network's nodes at a granularity; the executor is prepared for it."""
-        given = (params, self.executor, self._policy, self._given)
+        granularity = granularity or DEFAULT_GRANULARITY
+        parts = params, self.executor, self._policy, self.inputs
+        engine: Engine
         if granularity == "op":
             ops = op_network(network)
-            self.executor.prepare(ops.network, params, self._how.threads)
-            return OpEngine(network, ops, *given)
-        self.executor.prepare(network, params, self._how.threads)
-        return (
-            GraphEngine(network, *given) if granularity == "graph" else Engine(network, *given, compiled=True)
-        )
+            self.executor.prepare(ops.network, params, self.how.threads)
+            engine = OpEngine(network, ops, *parts)
+        else:
+            self.executor.prepare(network, params, self.how.threads)
+            kind = GraphEngine if granularity == "graph" else Engine
+            engine = kind(network, *parts)
+        self._prepared = Prepared(network, params, engine, granularity)
+        return self._prepared
 
-    def _begin(
-        self, log: Log | None = None, granularity: ProgramGranularity = DEFAULT_GRANULARITY
-    ) -> BatchRunner:
-        """A mini-batch begins. Errors: AbwError while another one runs."""
-        if self._runner is not None:
+    def begin(self, granularity: ProgramGranularity, log: Log | None = None) -> BatchRunner:
+        """Begin a mini-batch, to be ended by `end`. Errors: AbwError while another one runs."""
+        if self.runner is not None:
             raise AbwError("the net runs already: a program cannot run it, nor a scope be inside another")
-        ready = self._ready(granularity)
-        self._recorder.restore()
-        self._given.begin()
-        runner = BatchRunner(ready.network, self._recorder, ready.engine, self._fibers, self._how.seed, log)
+        ready = self.ready(granularity)
+        self.recorder.restore()
+        self.inputs.begin()
+        runner = BatchRunner(ready.network, self.recorder, ready.engine, self._fibers, self.how.seed, log)
         self._enter(runner)
         return runner
 
     def _enter(self, runner: Runner) -> None:
-        self._runner, self._outer, RUNNING.runner = runner, RUNNING.runner, runner
+        self.runner, self._outer, RUNNING.runner = runner, RUNNING.runner, runner
 
-    def _end(self, runner: BatchRunner | None) -> None:
-        """It has ended; where it was broken off there is no runner, and what was recorded is dropped."""
-        self._runner, self._last, RUNNING.runner = None, runner, self._outer
-        self._recorder.take()
-        self._recorder.divert(self._refuse_idle)
+    def end(self, runner: BatchRunner | None) -> None:
+        """End the run under way; without `runner` it was broken off. What is recorded then is dropped."""
+        self.runner, self.last, RUNNING.runner = None, runner, self._outer
+        self.recorder.take()
+        self.recorder.divert(self.refuse_idle)
 
-    def _batch(
+    def run(
         self,
         function: Program,
         items: Sequence[object],
         numbers: Sequence[int],
-        log: Log | None = None,
         granularity: ProgramGranularity = DEFAULT_GRANULARITY,
-    ) -> list[Done | Failed]:
-        """How the programs of some instances, which have these numbers, end as one mini-batch."""
+        log: Log | None = None,
+    ) -> Ran:
+        """Run the programs of some instances, which have these numbers, as one mini-batch.
+
+        `log` gets all questions and answers. Errors: AbwError.
+        """
         require_program(function)
-        runner = self._begin(log, granularity)
-        done = None
+        runner, done = self.begin(granularity, log), None
         try:
             tasks = [runner.begin(function, *each) for each in zip(items, numbers, strict=True)]
             runner.finish()
             ends = in_arrays([task.ended for task in tasks], runner.values)
             done = runner
         finally:
-            self._end(done)
-        return ends
+            self.end(done)
+        return Ran(ends, runner.rounds, runner.engine)
 
-    def _as_they_end(
+    def run_as_they_end(
         self,
         function: Program,
         items: Sequence[object],
         numbers: Sequence[int],
-        granularity: ProgramGranularity,
         room: int,
         over: Callable[[], str],
     ) -> Iterator[list[Ended]]:
-        """How the programs of some instances end, each as soon as its values are computed.
+        """Run the programs of some instances; yield how each ends as soon as its values are computed.
 
-        What all have recorded when they first wait are so many nodes (`room`) at most, or those of one
-        instance: the others begin when these have ended. After each round `over` says why those that still
-        run are stopped, '' where they are not.
+        A mini-batch begins with at most `room` nodes, or those of one instance; the other instances begin
+        when its programs have ended. After each round `over` says why the programs that still run are to be
+        stopped, '' where they are not. Errors: AbwError.
         """
         require_program(function)
-        at, recorder = 0, self._recorder
+        at, recorder = 0, self.recorder
         while at < len(items):
-            runner, done = self._begin(None, granularity), None
+            runner, done = self.begin(DEFAULT_GRANULARITY), None
             tasks: dict[int, Task] = {}
             ended: dict[int, int] = {}
             end = recorder.next + room * recorder.step
@@ -199,53 +240,46 @@ class Session:
                 yield _computed(tasks, ended, runner, recorder)
                 done = runner
             finally:
-                self._end(done)
+                self.end(done)
 
-    @contextmanager
-    def _at_once(self, forced: Log | None = None) -> Iterator[EagerRunner]:
-        """Cells are computed where they are called."""
-        if self._runner is not None:
-            raise AbwError("the net runs already: a program cannot run it")
-        ready, recorder = self._ready(), self._recorder
-        self._given.begin()
-        tape = EagerTape(ready.network, ready.params, self._given, recorder.next // recorder.step)
-        runner = EagerRunner(tape, self._how.seed, forced)
-        self._enter(runner)
-        recorder.divert(tape.write)
-        try:
-            yield runner
-        finally:
-            self._end(None)
-
-    def _eager(
+    def run_eagerly(
         self,
         function: Program,
         items: Sequence[object],
         numbers: Sequence[int],
         forced: Log | None = None,
-        runners: list[EagerRunner] | None = None,
-    ) -> list[Done | Failed]:
+    ) -> tuple[list[Done | Failed], list[Weighed]]:
+        """Run programs one after the other in double precision, each cell where it is called.
+
+        With `forced`, questions get the answers of that log; then also how these compare with what would be
+        right. Errors: AbwError while another run is under way.
+        """
         require_program(function)
         ends: list[Done | Failed] = []
+        weighed: list[Weighed] = []
         for item, number in zip(items, numbers, strict=True):
-            with self._at_once(forced) as runner:
+            if self.runner is not None:
+                raise AbwError("the net runs already: a program cannot run it")
+            ready, recorder = self.ready(), self.recorder
+            self.inputs.begin()
+            tape = EagerTape(ready.network, ready.params, self.inputs, recorder.next // recorder.step)
+            runner = EagerRunner(tape, self.how.seed, forced)
+            self._enter(runner)
+            recorder.divert(tape.write)
+            try:
                 ends += in_arrays([runner.run(function, item, number)], runner.values)
-            if runners is not None:
-                runners.append(runner)
-        return ends
-
-    def _refuse_idle(self, words: Iterable[int]) -> NoReturn:
-        raise AbwError(
-            "cells are called by programs that run",
-            hint="net.run(function, instances), or inside `with net.batching() as batch:`",
-        )
+            finally:
+                self.end(None)
+            weighed += runner.log
+        return ends, weighed
 
 
 def _computed(
     tasks: dict[int, Task], ended: dict[int, int], runner: BatchRunner, recorder: Recorder
 ) -> list[Ended]:
-    """Those of the tasks that have ended and whose values are computed, which are taken out; `ended` has how
-    far had been recorded when it was seen that they had ended.
+    """Take out the tasks that have ended and whose values are computed.
+
+    `ended` keeps how far had been recorded when it was noticed that a task had ended.
     """
     for at, task in tasks.items():
         if task.ended is not None:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from abw.core.base.errors import AbwError
-from abw.core.base.filehash import file_digest
-from abw.core.base.files import spare, write_text
+from abw.core.base.files import file_digest, refuse_overwrite, write_text
 from abw.core.base.progress import Progress
 from abw.core.graph.dag import Dag
 from abw.core.ir.network import NetType, Network
@@ -75,8 +74,8 @@ class Launch(NamedTuple):
 
 # By executor; none where batches do not matter.
 #
-# Measured by `abw bench launch` (hidden 32 to 512; the mean error is 31 % for cpu, 15 % for blas); what
-# stands for cuda is an estimate.
+# Fitted to launches of each type of two workloads (hidden 32 to 512; the mean error is 31 % for cpu, 15 % for
+# blas); cuda's are an estimate.
 LAUNCH: Mapping[str, Launch] = {
     "cpu": Launch(0.046e-6, 0.0, 350e9),
     "blas": Launch(3.4e-6, 0.76e-6, 83e9),
@@ -276,7 +275,7 @@ def learn_policy(
     """
     kind = f"{asked.kind}-phases{phases}" if phases else asked.kind
     target = path or policy_path(workload.network, kind, asked.seed, workload.networks.groups)
-    spare(target, *workload.model.reads)
+    refuse_overwrite(target, *workload.model.reads)
     require_writable(target.parent)
     count = min(asked.instances, len(workload.instances) if used is None else used)
 

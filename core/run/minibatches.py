@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Protocol, TypeVar
 
 from abw.core.base.errors import AbwError, InstanceError
-from abw.core.base.prefetch import ahead
+from abw.core.base.parallel import ahead
 from abw.core.base.progress import Clock
 from abw.core.exec.interface import Executor, Result, TooLargeError
 from abw.core.graph.dag import Dag

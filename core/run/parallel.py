@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any, Generic, TypeVar
 
 from abw.core.base.errors import InstanceError
-from abw.core.base.parallel import abreast
+from abw.core.base.parallel import map_in_order
 from abw.core.base.progress import Clock
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.lower.rows import row_floats
@@ -139,7 +139,7 @@ def _abreast(
             for batch, result, value in share.found:
                 yield batch, result, partial(_given, value)
 
-    with closing(abreast(shares(), twins, work)) as done:
+    with closing(map_in_order(shares(), twins, work)) as done:
         for part, some in groupby(done, attrgetter("part")):
             yield part, given(some)
 

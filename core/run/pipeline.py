@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from abw.core.base.errors import AbwError
-from abw.core.base.files import spare
+from abw.core.base.files import refuse_overwrite
 from abw.core.base.memory import available_memory
 from abw.core.base.progress import Clock, Progress, SpanClock
 from abw.core.data.head import looked_at
@@ -192,7 +192,7 @@ class _SpecRun(ModelRun):
             asked = options.asked(model, networks)
             self.learned = kept = kept_policy(networks, asked)
             if options.output and kept:
-                spare(options.output, kept.path)
+                refuse_overwrite(options.output, kept.path)
         with compiling_beside(asked if asked.learned and not kept else None) as beside:
             with clock("compile"):
                 params = make_params(networks.cells, self.trained, options.seed)

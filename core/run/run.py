@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 import abw
 from abw.core.base.compiling import working
-from abw.core.base.files import spare
-from abw.core.base.prefetch import overlapping
+from abw.core.base.files import refuse_overwrite
+from abw.core.base.parallel import overlapping
 from abw.core.base.progress import Clock, Progress, Quiet
 from abw.core.data.feed import STDIN, Feed, Section
 from abw.core.data.stream import Bad, Chunk, Some
@@ -337,7 +337,7 @@ def require_targets(options: CommonOptions) -> None:
 def spare_read(target: Path | None, data: Path | None, *read: Path) -> None:
     """Refuse to write over data, or what else is read. Errors: AbwError."""
     if target:
-        spare(_opened(target, 1), data and _opened(data, 0), *read)
+        refuse_overwrite(_opened(target, 1), data and _opened(data, 0), *read)
 
 
 def _opened(path: Path, standard: int) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 
 import abw
 from abw.core.base.errors import AbwError
-from abw.core.base.filehash import file_hash
+from abw.core.base.files import file_hash
 from abw.core.data.feed import STDIN, Section
 from abw.core.data.split import split
 from abw.core.store.outputs import STDOUT, require_suffix

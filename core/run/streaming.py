@@ -30,9 +30,8 @@ from abw.core.exec.shaken import shaken_runs
 from abw.core.exec.values import single
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph, ResultRefs
-from abw.core.ir.answers import AS_IT_IS
 from abw.core.ir.growth import DecisionOutput
-from abw.core.ir.model import Model
+from abw.core.ir.model import AS_IT_IS, Model
 from abw.core.plan.check import check_plan
 from abw.core.policy.check import check_schedule
 from abw.core.policy.schedule import Policy, Schedule

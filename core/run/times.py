@@ -8,11 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from abw.core.base.errors import AbwError
-from abw.core.base.files import writing
 from abw.core.exec.interface import Executed
 from abw.core.policy.schedule import Schedule
-from abw.core.store.checked import AGAIN, read_arrays
+from abw.core.store.checked import arrays_file, damaged, read_arrays, write_arrays
 
 # Seconds: no clock gives more.
 LATEST = 1e12
@@ -22,10 +20,7 @@ _NAMES = tuple(field.name for field in fields(Executed))
 def save_times(folder: Path, runs: Sequence[Executed]) -> None:
     """Write the times of the first mini-batches, a file each. Errors: AbwError."""
     for number, found in enumerate(runs):
-        target = folder / "times" / f"{number:04d}.npz"
-        with writing(target):
-            target.parent.mkdir(exist_ok=True)
-            np.savez(target, **{name: getattr(found, name) for name in _NAMES})
+        write_arrays(folder, "times", number, {name: getattr(found, name) for name in _NAMES})
 
 
 def load_times(folder: Path, number: int, schedule: Schedule) -> Executed | None:
@@ -34,11 +29,11 @@ def load_times(folder: Path, number: int, schedule: Schedule) -> Executed | None
 
     Errors: AbwError where the file is damaged.
     """
-    path = folder / "times" / f"{number:04d}.npz"
+    path = arrays_file(folder, "times", number)
     if not path.is_file():
         return None
     found = read_arrays(path, _NAMES)
-    try:
+    with damaged(path):
         if len({array.shape for array in found.values()}) > 1 or found["batch"].ndim != 1:
             raise ValueError("its arrays are not of one length")
         for name, array in found.items():
@@ -50,8 +45,6 @@ def load_times(folder: Path, number: int, schedule: Schedule) -> Executed | None
         start, end = found["start"], found["end"]
         if not ((np.abs(start) < LATEST) & (np.abs(end) < LATEST) & (start <= end)).all():
             raise ValueError("its times are none")
-    except ValueError as error:
-        raise AbwError(f"{path} is damaged: {error}", hint=AGAIN) from None
     known = bool((batch >= 0).all() and (batch < len(schedule)).all())
     if not known or (schedule.type[batch] != found["type"]).any():
         return None

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from abw.core.base.cores import usable_cores
-from abw.core.base.errors import AbwError
-from abw.core.base.extras import install
+from abw.core.base.errors import AbwError, install
 from abw.core.base.progress import Progress
 from abw.core.scale.worker import version_here
 

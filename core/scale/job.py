@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from abw.core.base.errors import AbwError
-from abw.core.base.files import home, spare
+from abw.core.base.files import home, refuse_overwrite
 from abw.core.base.interrupts import Terminated, stopped
 from abw.core.base.progress import Progress
 from abw.core.data.feed import Section
@@ -65,7 +65,7 @@ def run_scaled(
     output = cut.output.absolute()
     if not output.parent.is_dir():
         raise AbwError(f"cannot write {output}: there is no folder {output.parent}")
-    spare(output, *model.reads)
+    refuse_overwrite(output, *model.reads)
     require_weights(model)
     whose, stamp = cut.whose(), stamp_of(model.data.path)
     count = max(1, math.ceil(model.data.path.stat().st_size / scale.shard_bytes))

@@ -17,9 +17,8 @@ from typing import Any
 
 from abw.core.base.errors import AbwError, did_you_mean, missing_file
 from abw.core.base.modules import beside
-from abw.core.program.minibatch import prepare
-from abw.core.program.net import Net
-from abw.core.program.overrides import Told, telling
+from abw.core.program.net import Net, prepare
+from abw.core.program.overrides import NetOverrides, overriding
 from abw.core.program.recording.machine import is_cell
 from abw.core.program.session import DEFAULT_GRANULARITY
 from abw.core.script.tracebacks import placed
@@ -58,7 +57,7 @@ def find_file(name: str) -> Path:
 
 
 @contextmanager
-def opened(target: str, said: Told) -> Iterator[Program]:
+def opened(target: str, overrides: NetOverrides) -> Iterator[Program]:
     """Run the file that a target names, and give its function with its net.
 
     Modules beside the file can be imported, as by `python program.py`, to the end of the block. Errors:
@@ -73,16 +72,16 @@ def opened(target: str, said: Told) -> Iterator[Program]:
         hint = f"{path}:{known[0]}" if len(known) == 1 else f"{path}:NAME; it has {', '.join(known)}"
         raise AbwError(f"{target} names no function", hint=hint if known else FORM, exit_code=2)
     with beside(path.resolve().parent):
-        with telling(said):
+        with overriding(overrides):
             module = _run(path)
         function = _function(module, wanted, path)
         net = _net(module, function, f"{path}:{wanted}")
         yield Program(f"{path}:{wanted}", path, function, net)
 
 
-def warmed(target: str, said: Told) -> str:
+def warmed(target: str, overrides: NetOverrides) -> str:
     """Compile all that running a program takes, and keep it on disk; its library's name. Errors: AbwError."""
-    with redirect_stdout(sys.stderr), opened(target, said) as program:
+    with redirect_stdout(sys.stderr), opened(target, overrides) as program:
         prepare(program.net, DEFAULT_GRANULARITY)
         return program.net.library.name
 

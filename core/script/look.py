@@ -11,7 +11,7 @@ from abw.core.data.feed import open_feed
 from abw.core.data.plain import Plain
 from abw.core.graph.graph import Graph
 from abw.core.policy.schedule import Schedule
-from abw.core.program.minibatch import how, run_minibatch
+from abw.core.program.net import session_of
 from abw.core.program.running.fibers import Failed
 from abw.core.script.find import Program, opened
 from abw.core.script.items import batches_of, format_of, items_of
@@ -39,7 +39,7 @@ class Looked:
 def look(target: str, options: ProgramOptions, number: int = 0) -> Looked:
     """Run mini-batch `number` of a program's data. Errors: as of `run_program`."""
     format = format_of(options.data, options.format)
-    with redirect_stdout(sys.stderr), opened(target, options.said) as program:
+    with redirect_stdout(sys.stderr), opened(target, options.overrides) as program:
         wanted: Plain | None = None
         total = 0
         with open_feed(options.data) as feed:
@@ -49,9 +49,8 @@ def look(target: str, options: ProgramOptions, number: int = 0) -> Looked:
                 wanted = items if total == number + 1 else wanted
         in_range(number, total)
         assert wanted is not None
-        net = program.net
-        numbers = wanted.numbers.tolist()
-        ran = run_minibatch(net, program.function, wanted.objects, numbers, options.granularity)
+        session, numbers = session_of(program.net), wanted.numbers.tolist()
+        ran = session.run(program.function, wanted.objects, numbers, options.granularity)
         for end, line, instance in zip(ran.ends, wanted.lines.tolist(), numbers, strict=True):
             if isinstance(end, Failed):
                 raise told(end.error, f"{options.data}:{line} (instance {instance})") from end.error
@@ -60,4 +59,4 @@ def look(target: str, options: ProgramOptions, number: int = 0) -> Looked:
             raise AbwError(f"{program.name} called no cell in mini-batch {number}")
         schedule = ran.schedule(graph)
         first, pieces = int(wanted.numbers[0]), len(ran.engine.segments)
-        return Looked(program, how(net).policy, number, total, first, graph, schedule, pieces)
+        return Looked(program, session.how.policy, number, total, first, graph, schedule, pieces)

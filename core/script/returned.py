@@ -14,8 +14,7 @@ import orjson
 
 from abw.core.base.errors import AbwError
 from abw.core.store.arrays import ArrayFile, Sink
-from abw.core.store.lines import LineFile
-from abw.core.store.outputs import Writer, add_whose, open_target, put_texts, put_whose
+from abw.core.store.outputs import LineFile, Writer, add_whose, open_target, put_texts, put_whose
 
 _AS_LINE = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
 _LINES = "write JSON lines instead: --output FILE.jsonl"

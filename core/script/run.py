@@ -26,13 +26,13 @@ from abw.core.graph.graph import Graph
 from abw.core.plan.check import check_plan
 from abw.core.policy.check import check_schedule
 from abw.core.policy.schedule import Schedule
-from abw.core.program import minibatch
-from abw.core.program.engines.finite import not_finite
-from abw.core.program.minibatch import how, network_of, prepare, run_minibatch, verify_minibatch
-from abw.core.program.overrides import Told
+from abw.core.program.engines.engine import not_finite
+from abw.core.program.net import prepare, session_of
+from abw.core.program.overrides import NetOverrides
 from abw.core.program.running.fibers import Failed
-from abw.core.program.running.verify import arrays_of
 from abw.core.program.session import DEFAULT_GRANULARITY, ProgramGranularity
+from abw.core.program.session import Ran as Executed
+from abw.core.program.verify import arrays_of, verify
 from abw.core.run.finite import refuse_weights
 from abw.core.run.observers import usual_observers
 from abw.core.run.options import CommonOptions
@@ -78,12 +78,12 @@ class ProgramOptions(CommonOptions):
     allow_outside: bool = False
 
     @property
-    def said(self) -> Told:
-        """What the program's nets go by. Errors: AbwError for an executor that there is not."""
+    def overrides(self) -> NetOverrides:
+        """What the program's nets follow. Errors: AbwError for an unknown executor."""
         executor = None
         if self.executor or self.told:
             executor = get_executor(self.executor or "cpu", **self.told)
-        return Told(
+        return NetOverrides(
             self.dims, self.weights, self.policy, executor, self.threads, self.seed, self.allow_outside
         )
 
@@ -103,17 +103,17 @@ def run_program(
     the instance. Nothing of a run that fails or is interrupted stays on disk.
     """
     progress = progress or Quiet()
-    said = options.said
+    overrides = options.overrides
     format = format_of(options.data, options.format)
     require_targets(options)
     progress.phase("compile")
     out = sys.stderr if options.stdout else sys.stdout
-    with redirect_stdout(out), opened(target, said) as program, placed_exit(program.name):
+    with redirect_stdout(out), opened(target, overrides) as program, placed_exit(program.name):
         spare_read(options.output, options.data, *program.files)
         share = _cut(program, options, format).share(options.shard) if options.shard else None
         run = ProgramRun(program, options, format, progress)
         run.prepare(prepared)
-        return run.run(usual_observers(options, how(program.net).policy), share, command)
+        return run.run(usual_observers(options, session_of(program.net).how.policy), share, command)
 
 
 class ProgramRun(Run[Plain, Sequence[Row]]):
@@ -132,6 +132,7 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
     def __init__(self, program: Program, options: ProgramOptions, format: str, progress: Progress) -> None:
         super().__init__(options, Clock(*self.phases, "wait", "write", "compile", "verify"), progress)
         self.program, self.format = program, format
+        self.session = session_of(program.net)
         self.name, self.files = program.net.library.name, program.files
 
     def prepare(self, prepared: Callable[[Executor], None]) -> None:
@@ -139,7 +140,8 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
         net, options = self.program.net, self.options
         with self.clock("compile"):
             if options.check_finite:
-                refuse_weights(*network_of(net))
+                ready = self.session.ready()
+                refuse_weights(ready.network, ready.params)
             self.engine = prepare(net, options.granularity)
             prepared(net.executor)
             if options.data.is_file():
@@ -177,8 +179,8 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
                 last=int(items.lines[-1]),
                 taken=taken,
                 counted={
-                    **asdict(ran.counts),
-                    "nodes": ran.nodes,
+                    **asdict(ran.engine.counts),
+                    "nodes": ran.engine.nodes,
                     "batches": ran.engine.batches,
                     "rounds": ran.rounds,
                 },
@@ -188,11 +190,11 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
                 rows=self._rows_of(items, ran),
             )
 
-    def _timed(self, items: Plain) -> minibatch.Ran:
+    def _timed(self, items: Plain) -> Executed:
         """A mini-batch that has run: what its engine does not count is recording."""
         seconds, earlier, start = self.clock.seconds, dict(self.engine.seconds), working()
-        numbers, program = items.numbers.tolist(), self.program
-        ran = run_minibatch(program.net, program.function, items.objects, numbers, self.options.granularity)
+        numbers, function = items.numbers.tolist(), self.program.function
+        ran = self.session.run(function, items.objects, numbers, self.options.granularity)
         took = working() - start
         for phase, now in self.engine.seconds.items():
             seconds[phase] += now - earlier[phase]
@@ -203,7 +205,7 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
                 self._require_finite(items, ran)
         return ran
 
-    def _require_finite(self, items: Plain, ran: minibatch.Ran) -> None:
+    def _require_finite(self, items: Plain, ran: Executed) -> None:
         found = not_finite(ran.engine)
         if found:
             number, line = (int(of[found.instance]) for of in (items.numbers, items.lines))
@@ -213,7 +215,7 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
             )
             raise AbwError(message, hint="net.run(…, eager=True): print and pdb show what is computed there")
 
-    def _rows_of(self, items: Plain, ran: minibatch.Ran) -> list[Row]:
+    def _rows_of(self, items: Plain, ran: Executed) -> list[Row]:
         """What each instance gave. Errors: AbwError with what a program raised, unless that is left out."""
         rows = []
         whose = zip(items.names, items.lines.tolist(), items.numbers.tolist(), ran.ends, strict=True)
@@ -243,7 +245,7 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
     def about(self) -> dict[str, Any]:
         """The program and its options; of what a program has not, what is said where a spec has not it."""
         net, options, library = self.program.net, self.options, self.program.net.library
-        settled, trained = how(net), load_weights(library)
+        settled, trained = self.session.how, load_weights(library)
         return {
             "program": {
                 "name": self.program.name,
@@ -277,7 +279,7 @@ class RanProgram(Ran[Sequence[Row]]):
 
     run: ProgramRun
     items: Plain
-    ran: minibatch.Ran
+    ran: Executed
     rows: list[Row]
 
     def read(self) -> list[Row]:
@@ -297,15 +299,16 @@ class RanProgram(Ran[Sequence[Row]]):
         with self.run.clock("verify"):
             for graph, schedule in ran.engine.pieces:
                 check_schedule(graph.dag, schedule)
-            for plan in ran.plans:
+            for plan in ran.engine.plans:
                 check_plan(plan.graph, plan)
             good = [i for i, end in enumerate(ran.ends) if not isinstance(end, Failed)]
-            found = verify_minibatch(
-                program.net,
+            found = verify(
+                self.run.session,
                 program.function,
                 [items.objects[i] for i in good],
                 items.numbers[good].tolist(),
                 self.run.options.granularity,
+                max(1, len(good)),
                 allowed(program.net.executor.precision, TOLERANCE),
             )
         if not found.ok:
@@ -331,7 +334,7 @@ def _cut(program: Program, options: ProgramOptions, format: str) -> Cut:
     )
     assert options.output
     net = program.net
-    settled, trained = how(net), load_weights(net.library)
+    settled, trained = session_of(net).how, load_weights(net.library)
     said = {
         "function": program.name,
         "dims": dict(net.library.dims),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from abw.core.data.feed import open_feed
 from abw.core.data.given.objects import read_objects
 from abw.core.data.plain import plain
 from abw.core.exec.registry import executor_of
-from abw.core.program.minibatch import prepare, recorded, run_as_they_end
-from abw.core.program.overrides import Told
+from abw.core.program.net import prepare, session_of
+from abw.core.program.overrides import NetOverrides
 from abw.core.program.running.fibers import Failed, Stopped
 from abw.core.program.session import DEFAULT_GRANULARITY, Ended
 from abw.core.script.find import Program, opened
@@ -41,7 +40,8 @@ class ProgramEngine(BatchEngine):
     def __init__(self, program: Program, format: str, limits: Limits) -> None:
         self.program, self.format, self.json = program, format, format == "json"
         self.most, self.nodes = limits.batch, limits.nodes
-        self.alarm = Alarm(limits.timeout / 2, partial(recorded, program.net), TIMES * self.nodes)
+        session = self.session = session_of(program.net)
+        self.alarm = Alarm(limits.timeout / 2, lambda: session.recorded, TIMES * self.nodes)
         self._outputs: list[dict[str, Any]] = []
         self._said: set[str] = set()
 
@@ -113,12 +113,10 @@ class ProgramEngine(BatchEngine):
         self, items: Sequence[Any], numbers: Sequence[int], over: Callable[[], str]
     ) -> Iterator[list[Ended]]:
         """Yield how the programs of instances end, by their positions."""
-        net, function = self.program.net, self.program.function
+        function = self.program.function
         for first in range(0, len(items), self.most):
             some = slice(first, first + self.most)
-            for ends in run_as_they_end(
-                net, function, items[some], numbers[some], DEFAULT_GRANULARITY, self.nodes, over
-            ):
+            for ends in self.session.run_as_they_end(function, items[some], numbers[some], self.nodes, over):
                 yield [(first + at, end) for at, end in ends]
 
     def _failed(self, error: BaseException) -> Answer:
@@ -158,7 +156,7 @@ def opened_program(loading: Loading, limits: Limits) -> ProgramEngine:
     executor = None
     if loading.executor or loading.precision:
         executor = executor_of(loading.executor or "cpu", loading.precision or "float32")
-    said = Told(
+    overrides = NetOverrides(
         loading.dims,
         Path(loading.weights) if loading.weights else None,
         loading.policy,
@@ -167,7 +165,7 @@ def opened_program(loading: Loading, limits: Limits) -> ProgramEngine:
         loading.seed,
         loading.allow_outside,
     )
-    program = _OPEN.enter_context(opened(loading.target, said))
+    program = _OPEN.enter_context(opened(loading.target, overrides))
     engine = ProgramEngine(program, loading.format or "json", limits)
     with placed_exit(program.name):
         engine.warm(Path(loading.data) if loading.data else None)

@@ -9,23 +9,19 @@ from pathlib import Path
 
 from abw.core.base.errors import AbwError
 from abw.core.ir.cell import Param, Port
-from abw.core.ir.library import Library
-from abw.core.ir.model import NodeType
+from abw.core.ir.model import Library, NodeType
 from abw.core.ir.schema import Schema
-from abw.core.spec.cells.files import read_cells
 from abw.core.spec.cells.traced import Traced
-from abw.core.spec.load import Overrides, known_dims
+from abw.core.spec.load import Overrides
 from abw.core.spec.models.drafts import Cells, TypeDraft, find_cell
 from abw.core.spec.models.resolve import Resolver
-from abw.core.spec.models.sections import clashes, own_params, owners_of
-from abw.core.spec.models.tables import read_tables
+from abw.core.spec.models.sections import declared, owners_of, section
 from abw.core.spec.models.weights import read_weights
 from abw.core.spec.models.wiring import share
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Scalar, read
 from abw.core.spec.text.reach import Reach
 from abw.core.spec.text.report import Report
-from abw.core.spec.text.sizes import Dims, resolve
 
 OPTIONAL = ("dims", "tables", "params", "cells", "types", "weights")
 
@@ -55,53 +51,36 @@ def _library(
 ) -> Library | None:
     reach = Reach(path.parent, overrides.allow_outside)
 
-    def section(name: str) -> Mapping | None:
-        return fields.mapping(top.get(name), name, report)
-
     fields.keys(top, "a library", report, ("library",), OPTIONAL)
-    name = fields.text(top.get("library"), "the library's name", report)
-    if name:
-        fields.name(name, "a library", report)
-    written = section("dims")
-    known_dims(overrides.dims, tuple(key.text for key, _ in written.items) if written else ())
-    dims = resolve(written, overrides.dims, report)
-    tables = read_tables(section("tables"), reach, dims, report)
-    own = own_params(section("params"), dims, report)
-    clashes(top, ("tables", "params", "types"), report)
-    cells = Cells(reach, report, read_cells(section("cells"), report))
-    drafts = _drafts(section("types"), cells, dims, report)
+    name, found = declared(top, "library", overrides.dims, reach, report)
+    dims, tables = found.cells.dims, found.tables
+    drafts = _drafts(section(top, "types", report), found.cells)
     for part in ("tables", "params", "types", "cells"):
-        _callable(section(part), taken, report)
+        _callable(section(top, part, report), taken, report)
     if not drafts and not len(report):
         report.add("a library needs a cell", top.where, "types: {NAME: cells/FILE.yaml}")
-    resolver = Resolver(
-        Schema("", ()),
-        drafts,
-        tables,
-        {key: (number, param.shape if param else None) for key, (number, param) in own.items()},
-        report,
-    )
-    params, numbers = share(drafts, [param for _, param in own.values() if param], resolver, report)
-    owners = owners_of(drafts, (*tables, *own), params)
+    resolver = Resolver(Schema("", ()), drafts, tables, found.params, report)
+    params, numbers = share(resolver)
+    owners = owners_of(drafts, (*tables, *found.params), params)
     weights = read_weights(top, overrides.weights, reach, owners, dims, report)
     if len(report) or name is None:
         return None
-    vocabularies = dict.fromkeys(t.vocab.path for _, t in tables.values() if t and t.vocab)
     return Library(
         name.text,
-        (path, *cells.files, *vocabularies),
+        (path, *found.files),
         {key: value for key, value in dims.items() if value is not None},
-        tuple(table for _, table in tables.values() if table),
+        found.whole,
         params,
-        tuple(number for key, (number, _) in own.items() if key not in resolver.used),
+        tuple(number for key, (number, _) in found.params.items() if key not in resolver.used),
         tuple(_type(draft, numbers[draft.number]) for draft in drafts),
         weights,
     )
 
 
-def _drafts(node: Mapping | None, cells: Cells, dims: Dims, report: Report) -> list[TypeDraft]:
+def _drafts(node: Mapping | None, cells: Cells) -> list[TypeDraft]:
     """The types that are written, then a type for each of the library's own cells that none of them names."""
     drafts: list[TypeDraft] = []
+    report = cells.report
     for key, value in node.items if node else ():
         if not fields.name(key, "a type", report):
             continue
@@ -112,7 +91,7 @@ def _drafts(node: Mapping | None, cells: Cells, dims: Dims, report: Report) -> l
             written = keys
             fields.keys(written, what, report, ("cell",), ("dims", "params"), key.where)
         draft = TypeDraft(len(drafts), key, written, "", frozenset())
-        find_cell(draft, value if isinstance(value, Scalar) else written.get("cell"), cells, dims, report)
+        find_cell(draft, value if isinstance(value, Scalar) else written.get("cell"), cells)
         drafts.append(draft)
     names = {draft.name for draft in drafts}
     for name, (key, _) in cells.own.items():
@@ -121,7 +100,7 @@ def _drafts(node: Mapping | None, cells: Cells, dims: Dims, report: Report) -> l
                 message = f"cell '{name}' is called as the type '{name}', which has another cell"
                 report.add(message, key.where, "rename one of them")
             draft = TypeDraft(len(drafts), key, Mapping((), key.where), "", frozenset())
-            find_cell(draft, key, cells, dims, report)
+            find_cell(draft, key, cells)
             drafts.append(draft)
     return drafts
 

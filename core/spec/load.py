@@ -16,17 +16,16 @@ from abw.core.ir.model import DataSpec, FieldSource, Model, NodeType, Table, Voc
 from abw.core.ir.phases import phases_of
 from abw.core.ir.schema import ARRAYS, Schema
 from abw.core.ir.training import Training
-from abw.core.spec.cells.files import make, read_cell, read_cells
+from abw.core.spec.cells.files import make, read_cell
 from abw.core.spec.keys.model import DATA, MODEL
 from abw.core.spec.models.answers import asked_beside
 from abw.core.spec.models.derived import with_derived
-from abw.core.spec.models.drafts import Cells, TypeDraft, draft_types
+from abw.core.spec.models.drafts import Cells, draft_types
 from abw.core.spec.models.growing.section import grow, optional_inputs, sketch
 from abw.core.spec.models.losses import Outputs
 from abw.core.spec.models.outputs import read_outputs
 from abw.core.spec.models.resolve import Resolver
-from abw.core.spec.models.sections import clashes, own_params, owners_of
-from abw.core.spec.models.tables import read_tables
+from abw.core.spec.models.sections import declared, owners_of
 from abw.core.spec.models.train import read_training
 from abw.core.spec.models.weights import read_weights
 from abw.core.spec.models.wiring import connect, finish, share
@@ -34,12 +33,18 @@ from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Scalar, read
 from abw.core.spec.text.reach import Reach
-from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.sizes import LARGEST, resolve, too_large
+from abw.core.spec.text.report import Report
+from abw.core.spec.text.sizes import known_dims, too_large
 
 DEFAULT_SIZE = 64
 # Keys of `data` that belong to one format.
 _OF_FORMATS = {"frequency": "tags", "tokens": "words", "beside": "json"}
+# What other files begin with, what they are, and what takes them.
+_OTHERS = {
+    "cell": ("cell", "`abw layout` and `abw check` take cells; a model file begins with model: NAME"),
+    "layout": ("layout of batches", "`abw layout {}` shows it"),
+    "library": ("library", "programs call its cells: abw.cells(FILE) in Python"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +112,10 @@ def load_model(
     if top is None:
         report.check()
         raise AbwError(f"{path} is no model")
-    if top.get("cell") is not None and top.get("model") is None:
-        hint = "`abw layout` and `abw check` take cells; a model file begins with model: NAME"
-        report.add(f"{path} is a cell, not a model", top.where, hint)
-        report.check()
-    if top.get("layout") is not None and top.get("model") is None:
-        hint = f"`abw layout {path}` shows it"
-        report.add(f"{path} is a layout of batches, not a model", top.where, hint)
-        report.check()
-    if top.get("library") is not None and top.get("model") is None:
-        hint = "programs call its cells: abw.cells(FILE) in Python"
-        report.add(f"{path} is a library, not a model", top.where, hint)
-        report.check()
+    for key, (what, hint) in _OTHERS.items():
+        if top.get(key) is not None and top.get("model") is None:
+            report.add(f"{path} is a {what}, not a model", top.where, hint.format(path))
+            report.check()
     loader = _Loader(path, top, overrides or Overrides(), schema_of, report)
     model = loader.model()
     loader.blame_dims()
@@ -126,17 +123,6 @@ def load_model(
     if model is None:
         raise AbwError(f"{path} is no model")
     return model
-
-
-def known_dims(given: Mapping[str, int], names: tuple[str, ...]) -> None:
-    """Refuse sizes that were asked for. Errors: AbwError for what is no dim, or no size."""
-    for name, value in given.items():
-        if name not in names:
-            hint = suggest(name, names) or "the spec has no dims"
-            raise AbwError(f"there is no dim '{name}' to set", hint=hint, exit_code=2)
-        if not 1 <= value <= LARGEST:
-            hint = f"a size is from 1 to {LARGEST:,}"
-            raise AbwError(f"dim '{name}' cannot be {value}", hint=hint, exit_code=2)
 
 
 class _Loader:
@@ -165,17 +151,12 @@ class _Loader:
     def model(self) -> Model | None:
         report, top = self.report, self.top
         MODEL.check(top, "a model", report)
-        name = fields.text(top.get("model"), "the model's name", report)
-        if name:
-            fields.name(name, "a model", report)
-        written = self._section("dims")
-        names = tuple(key.text for key, _ in written.items) if written else ()
-        known_dims(self.overrides.dims, names)
-        dims = self.dims = resolve(written, self.overrides.dims, report)
+        name, found = declared(top, "model", self.overrides.dims, self.reach, report)
+        tables = {name: (number, self._with_words(table)) for name, (number, table) in found.tables.items()}
+        found = replace(found, tables=tables)
+        cells = found.cells
+        dims = self.dims = cells.dims
         data = self._data()
-        tables = read_tables(self._section("tables"), self.reach, dims, report)
-        tables = {name: (number, self._with_words(table)) for name, (number, table) in tables.items()}
-        params = own_params(self._section("params"), dims, report)
         schema = self._schema(data)
         own_links = self._section("links")
         grows = self._section("grow")
@@ -184,30 +165,26 @@ class _Loader:
         growing = sketch(grows, schema, own_links, tables, beside, report) if grows and schema else None
         schema = growing.schema if growing else schema
         types = self._section("types")
-        clashes(top, ("tables", "params", "types"), report)
         if types is not None and not types.items:
             report.add("a model needs a type", types.where)
-        cells = Cells(self.reach, report, read_cells(self._section("cells"), report))
         unknown = Schema("", ())
-        drafts = draft_types(types, cells, schema or unknown, dims, report) if types and schema else []
+        drafts = draft_types(types, cells, schema or unknown) if types and schema else []
         if schema is None or types is None or drafts is None:
             return None
-        own = {name: (number, item.shape if item else None) for name, (number, item) in params.items()}
-        resolver = Resolver(schema, drafts, tables, own, report)
-        wires = connect(drafts, resolver, report)
-        shared, numbers = share(drafts, [item for _, item in params.values() if item], resolver, report)
+        resolver = Resolver(schema, drafts, tables, found.params, report)
+        wires = connect(resolver)
+        shared, numbers = share(resolver)
         growth = None
         if growing:
             resolver.used |= growing.used
-            optional_inputs(drafts, wires, growing, report)
-            growth = grow(growing, drafts, tables, report)
-        outputs, decisions, answers = read_outputs(
-            self._section("outputs"), drafts, growth, schema, tables, self.reach, report
-        )
+            optional_inputs(wires, growing, resolver)
+            growth = grow(growing, resolver)
+        section = self._section("outputs")
+        outputs, decisions, answers = read_outputs(section, growth, resolver, self.reach)
         growth = replace(growth, outputs=decisions) if growth else None
-        owners = owners_of(drafts, (*tables, *params), shared)
+        owners = owners_of(drafts, (*tables, *found.params), shared)
         weights = read_weights(top, self.overrides.weights, self.reach, owners, dims, report)
-        training = self._training(drafts, outputs, growth, schema, tables, shared)
+        training = self._training(outputs, growth, resolver, shared)
         self._unused(resolver, cells)
         if len(report) or data is None or name is None:
             return None
@@ -219,13 +196,12 @@ class _Loader:
             name.text,
             (
                 self.path,
-                *cells.files,
-                *dict.fromkeys(t.vocab.path for _, t in tables.values() if t and t.vocab),
+                *found.files,
                 *dict.fromkeys(answer.path for answer in answers.values() if answer.path),
             ),
             {key: value for key, value in dims.items() if value is not None},
             data,
-            tuple(table for _, table in tables.values() if table),
+            found.whole,
             shared,
             finished,
             outputs,
@@ -238,14 +214,13 @@ class _Loader:
 
     def _training(
         self,
-        drafts: list[TypeDraft],
         outputs: tuple[tuple[str, tuple[tuple[int, int], ...]], ...],
         growth: Growth | None,
-        schema: Schema,
-        tables: dict[str, tuple[int, Table | None]],
+        resolver: Resolver,
         params: tuple[Param, ...],
     ) -> Training | None:
         """The section `train`."""
+        drafts = resolver.drafts
         scored = growth.scored if growth else ()
         outputs += tuple((d.name, ((d.decision.type, d.decision.output),)) for d in scored)
         firsts = {name: pairs[0] for name, pairs in outputs if pairs}
@@ -256,14 +231,13 @@ class _Loader:
             | {d.name: d.kinds for d in scored},
             growth,
         )
-        names = (*(param.name for param in params), *tables)
+        names = (*(param.name for param in params), *resolver.tables)
         inputs = {
             f"{draft.name}.{port.name}": (t, s)
             for t, draft in enumerate(drafts)
             for s, port in enumerate(draft.cell.inputs if draft.cell else ())
         }
-        section = self._section("train")
-        return read_training(section, schema, tables, names, inputs, known, self.reach, self.report)
+        return read_training(self._section("train"), resolver, names, inputs, known, self.reach)
 
     def _floats(self, types: tuple[NodeType, ...], schema: Schema) -> None:
         """Whole numbers of vertices that come to be are not there when a mini-batch's floats are laid out."""
@@ -406,8 +380,8 @@ class _Loader:
         for name, (key, _) in cells.own.items():
             if name not in cells.used:
                 self.report.add(f"cell '{name}' is never used", key.where, "leave it out")
-        for section, what in (("tables", "table"), ("params", "parameter")):
-            node = self.top.get(section)
+        for part, what in (("tables", "table"), ("params", "parameter")):
+            node = self.top.get(part)
             for key, _ in node.items if isinstance(node, Keys) else ():
                 if key.text not in resolver.used:
                     self.report.add(f"{what} '{key.text}' is never used", key.where, "leave it out")

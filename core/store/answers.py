@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from abw.core.data.derive import field, floats, link
 from abw.core.data.instances import Instances
-from abw.core.ir.answers import VERTEX, Answer
+from abw.core.ir.model import VERTEX, Answer
 
 Floats = NDArray[np.float32]
 

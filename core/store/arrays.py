@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import tempfile
@@ -45,6 +46,15 @@ class Growing:
         self.rows += len(values)
 
 
+def growing(file: IO[bytes], dtype: DTypeLike, shape: tuple[int, ...], ends: bool) -> Growing:
+    """An array without rows in an empty file; with `ends`, it begins with where the first begins."""
+    made = Growing(file, np.dtype(dtype), shape, ends)
+    if ends:
+        made.file.write(np.zeros(1, dtype).tobytes())
+        made.rows = 1
+    return made
+
+
 Arrays = Mapping[str, Growing]
 
 
@@ -62,23 +72,23 @@ class HeldArrays:
     """Arrays that grow in memory."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[NDArray[Any]]] = {}
-        self._ends: set[str] = set()
+        self._arrays: dict[str, Growing] = {}
 
     def add(self, name: str, dtype: DTypeLike, shape: tuple[int, ...] = (), *, ends: bool = False) -> None:
         """As of `Sink`."""
-        self._parts[name] = [np.zeros((int(ends), *shape), dtype)]
-        if ends:
-            self._ends.add(name)
+        self._arrays[name] = growing(io.BytesIO(), dtype, shape, ends)
 
     def append(self, name: str, values: NDArray[Any]) -> None:
         """As of `Sink`."""
-        self._parts[name].append(values)
+        self._arrays[name].append(values)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of them as they are."""
-        whole = {name: np.concatenate(parts) for name, parts in self._parts.items()}
-        return {name: np.cumsum(a, dtype=a.dtype) if name in self._ends else a for name, a in whole.items()}
+        found = {}
+        for name, held in self._arrays.items():
+            held.file.seek(0)
+            found[name] = np.frombuffer(held.file.read(), held.dtype).reshape(held.rows, *held.shape)
+        return found
 
 
 class ArrayFile:
@@ -94,10 +104,7 @@ class ArrayFile:
         """An array without rows; with `ends`, counts are appended, and it holds where they begin and end."""
         with writing(self._path):
             file = self._open.enter_context(tempfile.TemporaryFile(dir=self._path.parent))  # noqa: SIM115
-        self._arrays[name] = Growing(file, np.dtype(dtype), shape, ends)
-        if ends:
-            file.write(np.zeros(1, dtype).tobytes())
-            self._arrays[name].rows = 1
+        self._arrays[name] = growing(file, dtype, shape, ends)
 
     def append(self, name: str, values: NDArray[Any]) -> None:
         """Add rows to an array. Errors: AbwError."""

@@ -1,9 +1,13 @@
-"""Arrays from disk, checked before anything else sees them: that they are whole, and what they say can be."""
+"""Arrays of mini-batches in runs' folders, checked when they are read: whole, and what they say can be.
+
+They lie in `KIND/NNNN.npz`, one file a mini-batch, by their number.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_STORED, ZipFile
@@ -13,6 +17,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
+from abw.core.base.files import writing
 from abw.core.graph.dag import Dag
 from abw.core.policy.foreign import checked
 from abw.core.policy.schedule import Schedule
@@ -24,6 +29,28 @@ Array = NDArray[Any]
 AGAIN = "run it anew: `abw run SPEC`"
 
 
+def arrays_file(folder: Path, kind: str, number: int) -> Path:
+    """Where the arrays of a mini-batch lie in a run's folder."""
+    return folder / kind / f"{number:04d}.npz"
+
+
+def write_arrays(folder: Path, kind: str, number: int, arrays: Mapping[str, Any]) -> None:
+    """Write the arrays of a mini-batch into a run's folder. Errors: AbwError."""
+    target = arrays_file(folder, kind, number)
+    with writing(target):
+        target.parent.mkdir(exist_ok=True)
+        np.savez(target, **arrays)
+
+
+@contextmanager
+def damaged(path: Path) -> Iterator[None]:
+    """Raise AbwError, that a file is damaged, for what its arrays cannot hold: a ValueError of the block."""
+    try:
+        yield
+    except (ValueError, IndexError, TypeError) as error:
+        raise AbwError(f"{path} is damaged: {error}", hint=AGAIN) from None
+
+
 def read_batch(path: Path, instances: int) -> tuple[Dag, Schedule, Ints, Ints]:
     """A mini-batch of at most so many instances: its dag, its schedule, its nodes' instances and vertices.
 
@@ -32,19 +59,17 @@ def read_batch(path: Path, instances: int) -> tuple[Dag, Schedule, Ints, Ints]:
     """
     names = ("types", "type", "succ_ptr", "succ", "instance", "vertex", "batch_type", "batch_ptr", "nodes")
     found = read_arrays(path, names)
-    try:
+    with damaged(path):
         types = require_names("types", found.pop("types"))
         if len(set(types)) < len(types):
             raise ValueError("'types' names a type twice")
-        ints = {name: require_ints(name, array) for name, array in found.items()}
+        ints = {name: require_row(name, array) for name, array in found.items()}
         n = len(ints["type"])
         require_offsets("succ_ptr", ints["succ_ptr"], n, len(ints["succ"]))
         require_range("succ", ints["succ"], n)
         require_range("type", ints["type"], len(types))
         require_range("instance", ints["instance"], instances, n)
         require_range("vertex", ints["vertex"], 2**31, n)
-    except ValueError as error:
-        raise AbwError(f"{path} is damaged: {error}", hint=AGAIN) from None
     indegree = np.bincount(ints["succ"], minlength=n).astype(np.int32)
     dag = Dag.of(types, ints["type"], ints["succ_ptr"], ints["succ"], indegree)
     # a schedule with every node after its producers is there for no graph with a cycle
@@ -66,7 +91,7 @@ def read_outputs(path: Path, names: Sequence[str], first: int, last: int) -> dic
         if name not in arrays:
             continue
         values, begin, end = arrays[name], first, last
-        try:
+        with damaged(path):
             if values.dtype not in (np.float32, np.int32) or not values.ndim:
                 raise ValueError(f"'{name}' is {values.shape} of {values.dtype}")
             if (offsets := arrays.get(f"{name}.offsets")) is not None:
@@ -74,8 +99,6 @@ def read_outputs(path: Path, names: Sequence[str], first: int, last: int) -> dic
                 begin, end = offsets[[first, last]].tolist()
             if end > len(values):
                 raise ValueError(f"'{name}' has {len(values)} values")
-        except (ValueError, IndexError, TypeError) as error:
-            raise AbwError(f"{path} is damaged: {error}", hint=AGAIN) from None
         found[name] = values[begin:end]
     return found
 
@@ -123,10 +146,11 @@ def require_names(name: str, array: Array) -> tuple[str, ...]:
     return tuple(map(str, array))
 
 
-def require_ints(name: str, array: Array) -> Ints:
-    """32-bit integers (m,). Raises ValueError."""
-    if array.ndim != 1 or array.dtype != np.int32:
-        raise ValueError(f"'{name}' is no row of 32-bit integers but {array.shape} of {array.dtype}")
+def require_row(name: str, array: Array, dtype: type[np.int32 | np.float32] = np.int32) -> Array:
+    """32-bit integers or floats (m,). Raises ValueError."""
+    if array.ndim != 1 or array.dtype != dtype:
+        what = "integers" if dtype is np.int32 else "floats"
+        raise ValueError(f"'{name}' is no row of 32-bit {what} but {array.shape} of {array.dtype}")
     return array
 
 

@@ -13,8 +13,7 @@ import orjson
 from abw.core.base.errors import AbwError
 from abw.core.data.instances import Instances
 from abw.core.ir.model import Model
-from abw.core.store.lines import LineFile
-from abw.core.store.outputs import LINES, emptied
+from abw.core.store.outputs import LINES, LineFile, emptied
 
 
 class GrownWriter:

@@ -12,35 +12,34 @@ from typing import Any, get_args
 
 import numpy as np
 
-from abw.core.base.errors import AbwError
-from abw.core.base.files import writing
 from abw.core.graph.growing.history import History
 from abw.core.graph.growing.margins import DROPPED
 from abw.core.ir.growth import How
-from abw.core.store.checked import AGAIN, Array, read_arrays, require_ints, require_names, require_range
+from abw.core.store.checked import (
+    Array,
+    arrays_file,
+    damaged,
+    read_arrays,
+    require_names,
+    require_range,
+    require_row,
+    write_arrays,
+)
 
 # The version of the files: other ones are not read.
 VERSION = 1
 _NAMES = ("kinds", "decisions", "hows", "words")
 
 
-def history_file(folder: Path, number: int) -> Path:
-    """Where the history of a mini-batch lies in a run's folder."""
-    return folder / "growth" / f"{number:04d}.npz"
-
-
 def save_history(folder: Path, number: int, history: History) -> None:
     """Write a mini-batch's history into a run's folder. Errors: AbwError."""
-    target = history_file(folder, number)
     arrays: dict[str, Any] = {"version": np.array([VERSION], np.int32)}
     for field in fields(History):
         value = getattr(history, field.name)
         if field.name in _NAMES:
             value = np.array(value, dtype=np.str_)
         arrays[field.name] = np.array([value], np.int32) if isinstance(value, int) else value
-    with writing(target):
-        target.parent.mkdir(exist_ok=True)
-        np.savez(target, **arrays)
+    write_arrays(folder, "growth", number, arrays)
 
 
 def load_history(folder: Path, number: int, nodes: int, instances: int) -> History | None:
@@ -48,23 +47,22 @@ def load_history(folder: Path, number: int, nodes: int, instances: int) -> Histo
 
     Errors: AbwError where the file is damaged: all numbers must be in range.
     """
-    path = history_file(folder, number)
+    path = arrays_file(folder, "growth", number)
     if not path.is_file():
         return None
     found = read_arrays(path, ("version", *(field.name for field in fields(History))))
-    try:
+    with damaged(path):
         return _checked(found, nodes, instances)
-    except ValueError as error:
-        raise AbwError(f"{path} is damaged: {error}", hint=AGAIN) from None
 
 
 def _checked(found: dict[str, Array], nodes: int, instances: int) -> History:
     names = {name: require_names(name, found.pop(name)) for name in _NAMES}
-    floats = {name: _floats(name, found.pop(name)) for name in ("score", "second_score")}
+    scores = ("score", "second_score")
+    floats = {name: require_row(name, found.pop(name), np.float32) for name in scores}
     cut = found.pop("cut")
     if cut.dtype != np.int32 or cut.ndim != 2 or cut.shape[1] != 3:
         raise ValueError(f"'cut' must be kinds, instances and rounds, not {cut.shape} of {cut.dtype}")
-    ints = {name: require_ints(name, array) for name, array in found.items()}
+    ints = {name: require_row(name, array) for name, array in found.items()}
     (version,), (rounds,) = _one("version", ints.pop("version")), _one("rounds", ints.pop("rounds"))
     if version != VERSION:
         raise ValueError(f"it has version {version}, this abw reads {VERSION}")
@@ -95,12 +93,6 @@ def _checked(found: dict[str, Array], nodes: int, instances: int) -> History:
     for column, end in enumerate((kinds, instances, rounds + 1)):
         require_range("cut", np.ascontiguousarray(cut[:, column]), end)
     return History(rounds=rounds, **names, **floats, cut=cut, **ints)  # type: ignore[arg-type]
-
-
-def _floats(name: str, array: Array) -> Array:
-    if array.ndim != 1 or array.dtype != np.float32:
-        raise ValueError(f"'{name}' is no row of 32-bit floats but {array.shape} of {array.dtype}")
-    return array
 
 
 def _one(name: str, array: Array) -> list[int]:

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -19,13 +20,12 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.base.files import writing
+from abw.core.base.interrupts import finished_before_interrupt
 from abw.core.base.locks import open_alone
 from abw.core.data.stream import Bad
-from abw.core.ir.answers import AS_IT_IS, Answer
 from abw.core.ir.cell import Shape
-from abw.core.ir.model import Model
+from abw.core.ir.model import AS_IT_IS, Answer, Model
 from abw.core.store.arrays import ArrayFile, Sink, write_npz, write_safetensors
-from abw.core.store.lines import LineFile
 
 # The path that means standard output.
 STDOUT = "-"
@@ -160,6 +160,37 @@ def with_bad(rows: Rows, bad: Sequence[Bad], first: int, outputs: Sequence[Outpu
 
 def _numbered(ids: Iterable[str | int], first: int) -> tuple[str | int, ...]:
     return tuple([name if name != "" else number for number, name in enumerate(ids, first)])
+
+
+class LineFile:
+    """An open file that takes whole lines; `name` is what errors call it."""
+
+    def __init__(self, file: int, name: str) -> None:
+        self._file = file
+        self._name = name
+
+    def write(self, lines: bytes) -> None:
+        """Write lines, all of them. Errors: BrokenPipeError where nobody reads any more, AbwError.
+
+        Where a disk is full, the lines that still fit are kept, and no part of one.
+        """
+        with finished_before_interrupt(), writing(self._name):
+            left = memoryview(lines)
+            try:
+                while left:
+                    left = left[os.write(self._file, left) :]
+            except OSError:
+                written = len(lines) - len(left)
+                self._take_back(written - (lines.rfind(b"\n", 0, written) + 1))
+                raise
+
+    def _take_back(self, count: int) -> None:
+        """Cut off the last bytes written, where they still are the file's last."""
+        with suppress(OSError):
+            end = os.lseek(self._file, 0, os.SEEK_CUR)
+            about = os.fstat(self._file)
+            if count and stat.S_ISREG(about.st_mode) and about.st_size == end:
+                os.ftruncate(self._file, end - count)
 
 
 R = TypeVar("R", contravariant=True)
@@ -303,9 +334,8 @@ class _Arrays:
                 put(f"{output.name}.offsets", column.counts)
                 put(f"{output.name}.vertex", column.vertex)
             for name in output.numbers:
-                put(
-                    f"{output.name}.fields.{name}", _whole(output, column, whole_numbers(column.fields[name]))
-                )
+                numbers = whole_numbers(column.fields[name])
+                put(f"{output.name}.fields.{name}", _whole(output, column, numbers))
         put_whose(self._file, self._named, rows.lines, [error != "" for error in rows.errors], rows.ids)
 
 

@@ -37,7 +37,7 @@ from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.policy.registry import CHOSEN, LEARNED
 from abw.core.policy.schedule import Schedule
-from abw.core.store.checked import read_batch
+from abw.core.store.checked import arrays_file, read_batch, write_arrays
 from abw.core.store.folders import discard, number_of, numbered
 
 
@@ -71,16 +71,11 @@ class StoredRun:
 
 # The version of reports: other ones are not read.
 SCHEMA_VERSION = 1
-# The file of a run's report in its folder: what has none is no run.
-REPORT = "run.json"
-# The file of the learned policy that a run used.
-POLICY = "policy.json"
-# The file of a run's outputs in its folder.
-OUTPUTS = "outputs.npz"
-# The file of what programs returned in a run's folder.
-RETURNED = "outputs.jsonl"
-# The file of a run's note and tags in its folder.
-NOTE = "note.json"
+# Files of a run's folder: its report, without which it is no run, the learned policy, outputs, what programs
+# returned, note and tags.
+REPORT, POLICY, OUTPUTS, RETURNED, NOTE = (
+    "run.json", "policy.json", "outputs.npz", "outputs.jsonl", "note.json",
+)  # fmt: skip
 
 
 def runs_folder() -> Path:
@@ -114,7 +109,11 @@ def find_run(name: str | None) -> StoredRun:
     folders = [folder for folder in run_folders() if name is None or _called(folder, name)]
     for folder in reversed(folders) if name is None else folders:
         if (folder / REPORT).is_file():
-            return _whole(_read(folder))
+            run = _read(folder)
+            if run.damage:
+                hint = "`abw runs` lists the others; run it anew: `abw run SPEC`"
+                raise AbwError(f"run {run.number} is damaged: {run.damage}", hint=hint)
+            return run
     known = [number_of(folder) for folder in run_folders() if (folder / REPORT).is_file()]
     if not known:
         raise AbwError(f"there are no runs in {runs_folder()}", hint="make one: `abw run SPEC`")
@@ -134,9 +133,8 @@ def _read(folder: Path) -> StoredRun:
         if report.pop("sha256", "") != _digest(report) and not _unhashed(report):
             raise AbwError(f"{folder / REPORT} is not as abw wrote it")
         if report["schema_version"] != SCHEMA_VERSION:
-            raise AbwError(
-                f"its report has version {report['schema_version']}, this abw reads {SCHEMA_VERSION}"
-            )
+            said = f"its report has version {report['schema_version']}"
+            raise AbwError(f"{said}, this abw reads {SCHEMA_VERSION}")
     except AbwError as error:
         return StoredRun(folder, {}, error.message)
     return StoredRun(folder, report, "", *read_note(folder))
@@ -174,14 +172,6 @@ def _unhashed(report: dict[str, Any]) -> bool:
     return old and report.keys() >= {"schema_version", "model", "spec", "policy", "mini_batches", "batches"}
 
 
-def _whole(run: StoredRun) -> StoredRun:
-    """The run, if it is not damaged. Errors: AbwError."""
-    if run.damage:
-        hint = "`abw runs` lists the others; run it anew: `abw run SPEC`"
-        raise AbwError(f"run {run.number} is damaged: {run.damage}", hint=hint)
-    return run
-
-
 def _digest(report: dict[str, Any]) -> str:
     """A hash of what a report says, however it is written."""
     return hashlib.sha256(json.dumps(report, sort_keys=True).encode()).hexdigest()
@@ -194,22 +184,15 @@ def save_batch(
 
     `dag`: what the policy saw of the graph, and the schedule is of.
     """
-    target = folder / "batches" / f"{number:04d}.npz"
-    with writing(target):
-        target.parent.mkdir(exist_ok=True)
-        np.savez(
-            target,
-            types=np.array(dag.types),
-            type=dag.type,
-            succ_ptr=dag.succ_ptr,
-            succ=dag.succ,
-            vertex=graph.vertex,
-            instance=graph.instance,
-            batch_type=schedule.type,
-            batch_ptr=schedule.ptr,
-            nodes=schedule.nodes,
-            ready=ready,
-        )
+    batches = {
+        "batch_type": schedule.type,
+        "batch_ptr": schedule.ptr,
+        "nodes": schedule.nodes,
+        "ready": ready,
+    }
+    edges = {"type": dag.type, "succ_ptr": dag.succ_ptr, "succ": dag.succ}
+    places = {"vertex": graph.vertex, "instance": graph.instance}
+    write_arrays(folder, "batches", number, {"types": np.array(dag.types), **edges, **places, **batches})
 
 
 def load_batch(run: StoredRun, number: int) -> tuple[Dag, Schedule, NDArray[np.int32], NDArray[np.int32]]:
@@ -217,7 +200,7 @@ def load_batch(run: StoredRun, number: int) -> tuple[Dag, Schedule, NDArray[np.i
 
     Errors: AbwError where the file is missing or damaged.
     """
-    return read_batch(run.path / "batches" / f"{number:04d}.npz", run.report["batch"])
+    return read_batch(arrays_file(run.path, "batches", number), run.report["batch"])
 
 
 def in_range(number: int, mini_batches: int) -> int:
@@ -242,17 +225,14 @@ def save_report(
     """Write a run's report, and copies of the policy's file and of the spec's: the model's, then its cells',
     where they lay. Errors: AbwError.
     """
+    copies = [(policy, folder / POLICY)] if policy else []
     for file in files:
         name = Path(os.path.relpath(file, files[0].parent))
-        _copy(file, folder / "spec" / (name.name if ".." in name.parts else name))
-    if policy:
-        _copy(policy, folder / POLICY)
+        copies.append((file, folder / "spec" / (name.name if ".." in name.parts else name)))
+    for source, target in copies:
+        content = source.read_bytes()
+        with writing(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
     report = json.loads(json.dumps(report))  # as it will be read
     write_json(folder / REPORT, {**report, "sha256": _digest(report)})
-
-
-def _copy(source: Path, target: Path) -> None:
-    content = source.read_bytes()
-    with writing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from abw.core.base.errors import AbwError
-from abw.core.base.filehash import file_hash
-from abw.core.base.files import DRAFT, read_json, replacing, write_json, writing
+from abw.core.base.files import DRAFT, file_hash, read_json, replacing, write_json, writing
 from abw.core.data.feed import Section
 from abw.core.data.tensors import read_tensors
 from abw.core.store.arrays import ArrayFile

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from abw.core.base.errors import AbwError
-from abw.core.base.files import spare, write_text
+from abw.core.base.files import refuse_overwrite, write_text
 from abw.core.base.progress import Progress, Quiet
 from abw.core.exec.params import init_params
 from abw.core.exec.registry import entry_of, get_executor
@@ -20,6 +20,7 @@ from abw.core.run.measure import measure
 from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
 from abw.core.store.folders import require_writable
+from abw.core.tools.opened import report_head
 
 # So many instances make the mini-batch they are taken from, at most.
 INSTANCES = 256
@@ -51,7 +52,7 @@ def calibrate(
         )
     progress = progress or Quiet()
     model = open_model(spec, overrides)
-    spare(output, *model.reads)
+    refuse_overwrite(output, *model.reads)
     require_writable(output.parent)
     workload = load_workload(model, granularity)
     chosen = get_executor(executor)
@@ -68,10 +69,7 @@ def calibrate(
     heading = f"seconds a launch and a row: {model.name} on executor {executor}, threads: {threads}"
     write_text(output, cost_text(cost, graph.dag.types, heading))
     return {
-        "schema_version": 1,
-        "model": model.name,
-        "spec": str(model.files[0]),
-        "data": str(model.data.path),
+        **report_head(model),
         "dims": dict(model.dims),
         "executor": executor,
         "granularity": granularity,

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from abw.core.base.errors import AbwError
-from abw.core.base.files import spare
+from abw.core.base.files import refuse_overwrite
 from abw.core.base.progress import Progress, Quiet
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
@@ -37,6 +37,7 @@ from abw.core.run.workload import (
     whole,
 )
 from abw.core.spec.load import Overrides
+from abw.core.tools.opened import report_head
 
 # The names of learned policies that say their encoding; `best` tries several.
 LEARNED_WITH: dict[str, Choice] = {
@@ -132,7 +133,7 @@ def compare(
         )
     model = open_model(spec, overrides)
     if options.plot:
-        spare(options.plot, options.cost, *model.reads)
+        refuse_overwrite(options.plot, options.cost, *model.reads)
     passes = [name for name, on in (("fuse", options.fuse), ("group", options.group)) if on]
     first = overrides.seed or 0
     seeds = range(first, first + options.seeds)
@@ -153,10 +154,7 @@ def compare(
             by_size.append(sizes_of(tested, trained, options.sizes, progress))
     instances = len(tested.workload.instances)
     return {
-        "schema_version": 1,
-        "model": model.name,
-        "spec": str(model.files[0]),
-        "data": str(model.data.path),
+        **report_head(model),
         "granularity": options.granularity,
         "passes": passes,
         "cost": str(options.cost) if options.cost else None,

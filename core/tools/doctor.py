@@ -9,7 +9,7 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 
 from abw.core.base.cores import usable_cores
-from abw.core.base.extras import install
+from abw.core.base.errors import install
 from abw.core.exec.cuda.available import Finding, look
 
 

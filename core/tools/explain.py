@@ -25,20 +25,21 @@ from abw.core.graph.dag import Dag
 from abw.core.graph.fuse import fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import group_types
-from abw.core.graph.growing.history import bound_by_rounds
+from abw.core.graph.growing.history import History, bound_by_rounds
 from abw.core.ir.network import Granularity
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
 from abw.core.run.history import history_again
-from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds, named_policy
+from abw.core.run.learning import Choice, named_policy
 from abw.core.run.times import load_times
-from abw.core.run.workload import grows_at_random, load_workload, open_model
+from abw.core.run.workload import grows_at_random
 from abw.core.script.look import look
 from abw.core.script.run import ProgramOptions
 from abw.core.spec.load import Overrides
 from abw.core.store.history import load_history
 from abw.core.store.runs import StoredRun, in_range, load_batch, policy_name
-from abw.core.tools.needed import bytes_document, bytes_picture
+from abw.core.tools.needed import batch_of, bytes_document, bytes_picture
+from abw.core.tools.opened import open_batch
 from abw.core.tools.rounds import growth_seconds, rounds_of
 
 Ints = NDArray[np.int32]
@@ -81,8 +82,7 @@ def causes(dag: Dag, schedule: Schedule) -> Causes:
     """What held back the batches of a schedule. O(n log n + m), and a way back for each that is not free."""
     height = heights(dag)
     bound = tallest(dag, height)
-    batch = np.empty(len(dag), np.int32)
-    batch[schedule.nodes] = np.repeat(np.arange(len(schedule), dtype=np.int32), np.diff(schedule.ptr))
+    batch = batch_of(schedule, len(dag))
     order = np.lexsort((batch, height, dag.type)).astype(np.int32)
     level = (np.cumsum(bound) - bound)[dag.type] + height - 1  # types' heights one after the other
     begin = np.searchsorted(level[order], np.arange(bound.sum() + 1))
@@ -152,30 +152,23 @@ def explain_spec(
     A policy that must be learned is found or learned as `abw run` on the executor `cpu` does. Errors:
     SpecError, DataError, AbwError.
     """
-    model = open_model(spec, overrides)
-    seed = overrides.seed or 0
-    workload = load_workload(model, granularity, seed=seed)
-    windows = list(workload.windows())
-    launch = launch_seconds(workload.network, "cpu")
-    asked = Asked(policy, encoding, seed, model.data.batch, launch)
-    chosen, _ = chosen_policy(kept_policy(workload.networks, asked), workload, asked, progress=progress)
-    first, last = windows[in_range(number, len(windows))]
-    graph = workload.graph(first, last)
-    scheduled = Scheduled(graph.dag, chosen.schedule(graph.dag), graph.instance, graph.vertex, first)
-    head = {"model": model.name, "policy": policy, "mini_batch": number, "mini_batches": len(windows)}
-    found = history_again(model, first, last, seed)
-    by_rounds = None  # operations have no rounds
-    if found and granularity == "cell":
-        by_rounds = int(bound_by_rounds(graph.dag, found.node_round).sum())
-    growth = found and {
-        **rounds_of(found, first),
-        "bound_by_rounds": by_rounds,
-        "time": growth_seconds(model, first, last, seed),
-    }
+    opened = open_batch(spec, overrides, policy, encoding, granularity, number, progress)
+    model, graph, first, seed = opened.model, opened.graph, opened.first, overrides.seed or 0
+    scheduled = Scheduled(graph.dag, opened.schedule, graph.instance, graph.vertex, first)
+    growth, found = None, history_again(model, first, opened.last, seed)
+    if found:
+        nodes = found.node_round if granularity == "cell" else None  # operations have no rounds
+        growth = _growth(found, graph.dag, nodes, first, growth_seconds(model, first, opened.last, seed))
+    # before anything asks for the graph's edges, which take memory, too
     memory = bytes_document(bytes_picture(graph, scheduled.schedule), graph.dag.types)
-    said = {**head, **explanation(scheduled), "passes": _passes(graph), "memory": memory, "time": None}
-    random = grows_at_random(model)
-    return {"schema_version": 1, **said, "growth": growth, "random_weights": random, "decides": False}
+    return _document(
+        {"model": model.name, "policy": policy, "mini_batch": number, "mini_batches": opened.mini_batches},
+        scheduled,
+        passes=_passes(graph),
+        memory=memory,
+        growth=growth,
+        random_weights=grows_at_random(model),
+    )
 
 
 def explain_program(
@@ -191,19 +184,9 @@ def explain_program(
     if policy not in (None, found.policy):
         schedule = named_policy(policy, dag.types).schedule(dag)
     scheduled = Scheduled(dag, schedule, found.graph.instance, found.graph.vertex, found.first)
-    head = {"model": found.program.name, "policy": policy or found.policy, "mini_batch": number}
-    head["mini_batches"] = found.mini_batches
-    return {
-        "schema_version": 1,
-        **head,
-        **explanation(scheduled),
-        "passes": None,
-        "memory": None,
-        "time": None,
-        "growth": None,
-        "random_weights": False,
-        "decides": found.pieces > 1,
-    }
+    name, policy = found.program.name, policy or found.policy
+    head = {"model": name, "policy": policy, "mini_batch": number, "mini_batches": found.mini_batches}
+    return _document(head, scheduled, decides=found.pieces > 1)
 
 
 def explain_run(run: StoredRun, number: int = 0, policy: str | None = None) -> dict[str, Any]:
@@ -213,24 +196,37 @@ def explain_run(run: StoredRun, number: int = 0, policy: str | None = None) -> d
     """
     report = run.report
     dag, schedule, instance, vertex = load_batch(run, in_range(number, run.kept))
-    times = load_times(run.path, number, schedule) if policy in (None, policy_name(report)) else None
-    if policy not in (None, policy_name(report)):
+    own, size = policy_name(report), report["batch"]
+    policy, times = policy or own, None
+    if policy == own:
+        times = load_times(run.path, number, schedule)
+    else:
         schedule = named_policy(policy, dag.types).schedule(dag)
-    policy = policy or policy_name(report)
-    scheduled = Scheduled(dag, schedule, instance, vertex, number * report["batch"])
-    head = {"model": report["model"], "policy": policy, "mini_batch": number}
-    head["mini_batches"] = report["mini_batches"]
-    found = load_history(run.path, number, len(dag), report["batch"])
-    growth = found and {
-        **rounds_of(found, scheduled.first),
-        "bound_by_rounds": int(bound_by_rounds(dag, found.node_round).sum()),
-        "time": None,
-    }
-    decides = bool((report.get("program") or {}).get("rounds"))
-    time = times and batch_times(times, schedule, dag.types)
-    said = {**head, **explanation(scheduled), "passes": None, "memory": None, "time": time}
-    random = found is not None and found.by_scores and not report.get("weights")
-    return {"schema_version": 1, **said, "growth": growth, "random_weights": random, "decides": decides}
+    scheduled = Scheduled(dag, schedule, instance, vertex, number * size)
+    mini_batches, found = report["mini_batches"], load_history(run.path, number, len(dag), size)
+    return _document(
+        {"model": report["model"], "policy": policy, "mini_batch": number, "mini_batches": mini_batches},
+        scheduled,
+        time=times and batch_times(times, schedule, dag.types),
+        growth=found and _growth(found, dag, found.node_round, scheduled.first, None),
+        random_weights=found is not None and found.by_scores and not report.get("weights"),
+        decides=bool((report.get("program") or {}).get("rounds")),
+    )
+
+
+def _document(head: dict[str, Any], found: Scheduled, **known: object) -> dict[str, Any]:
+    """The document of `abw explain --json`, with what is `known` beside the schedule."""
+    rest = dict.fromkeys(("passes", "memory", "time", "growth"))
+    flags = {"random_weights": False, "decides": False}
+    return {"schema_version": 1, **head, **explanation(found), **rest, **flags, **known}
+
+
+def _growth(
+    found: History, dag: Dag, nodes: Ints | None, first: int, seconds: dict[str, Any] | None
+) -> dict[str, Any]:
+    """How a mini-batch grew; `nodes` (n,) is the round of each node, None where they have none."""
+    bound = None if nodes is None else int(bound_by_rounds(dag, nodes).sum())
+    return {**rounds_of(found, first), "bound_by_rounds": bound, "time": seconds}
 
 
 def batch_times(found: Executed, schedule: Schedule, types: tuple[str, ...]) -> dict[str, Any]:
@@ -238,9 +234,7 @@ def batch_times(found: Executed, schedule: Schedule, types: tuple[str, ...]) -> 
     taken = np.bincount(found.batch, found.end - found.start, len(schedule))
     by_type = np.bincount(schedule.type, taken, len(types))
     return {
-        "seconds": float(found.end.max(initial=0) - found.start.min(initial=np.inf))
-        if len(found.end)
-        else 0.0,
+        "seconds": float(found.end.max() - found.start.min()) if len(found.end) else 0.0,
         "threads": int(found.thread.max(initial=-1)) + 1,
         "types": [
             {"type": types[t], "seconds": float(by_type[t])} for t in np.argsort(-by_type, kind="stable")

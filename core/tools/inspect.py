@@ -37,6 +37,7 @@ from abw.core.run.parallel import should_parallelise
 from abw.core.run.streaming import read_ahead
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides, load_cell
+from abw.core.tools.opened import report_head
 from abw.core.train.footprint import forecast_training
 from abw.core.train.session import TrainOptions, open_training
 
@@ -144,10 +145,7 @@ def inspect(
         )
     parameters, table_numbers = numbers_of(model)
     return {
-        "schema_version": 1,
-        "model": model.name,
-        "spec": str(model.files[0]),
-        "data": str(model.data.path),
+        **report_head(model),
         "weights": str(trained.file.path) if trained else None,
         "dims": dict(model.dims),
         "granularity": granularity,

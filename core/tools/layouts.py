@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,7 +16,7 @@ from abw.core.cell.batches import batch_operations
 from abw.core.cell.layout import COPIED, PACKED, STATUS_NAMES
 from abw.core.cell.names import value_names
 from abw.core.cell.normal import normalise, size_of
-from abw.core.cell.program import CellProgram, cell_program
+from abw.core.cell.program import Operand, cell_program
 from abw.core.exec.blas.calls import CellKernel
 from abw.core.ir.cell import Cell
 from abw.core.ir.network import LayoutName
@@ -39,16 +38,13 @@ Item = Cell | Subgraph
 BESIDE: tuple[LayoutName, ...] = ("declared", "planned")
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """Memory kernels and the bytes that they write, at each run of a mini-batch."""
+# Memory kernels and the bytes that they write, at each run of a mini-batch.
+Moved = dict[str, int]
 
-    kernels: int
-    bytes: int
 
-    def document(self) -> dict[str, int]:
-        """The counts as JSON."""
-        return {"kernels": self.kernels, "bytes": self.bytes}
+def moved(kernels: int, bytes: int) -> Moved:
+    """Both counts by name."""
+    return {"kernels": kernels, "bytes": bytes}
 
 
 def open_items(path: Path, overrides: Overrides) -> list[Item]:
@@ -91,30 +87,23 @@ def _of_cell(cell: Cell, batch: int, how: LayoutName) -> dict[str, Any]:
         for b, (asked, laid) in enumerate(zip(solved.operands, solved.layout.operands, strict=True))
         for k, operand in zip(asked, laid, strict=True)
     }
+
+    def view(b: int, k: int, operand: Operand) -> dict[str, Any]:
+        times = 1 if operand.status == PACKED else batch
+        reason = reasons.get((b, k), "reads parts of variables") if operand.status == COPIED else ""
+        return _operand(
+            k,
+            [names[v] for v in operand.values],
+            STATUS_NAMES[operand.status],
+            STATUS_NAMES[declared.batches[b].operands[k].status],
+            times * sum(bytes_of[v] for v in operand.values),
+            _named(reason, names, solved.variables),
+        )
+
     said: list[dict[str, Any]] = [
-        {
-            "op": b.op,
-            "operands": [
-                {
-                    "role": "result" if k == 0 else f"source {k}",
-                    "variables": [names[v] for v in operand.values],
-                    "status": STATUS_NAMES[operand.status],
-                    "declared": STATUS_NAMES[declared.batches[number].operands[k].status],
-                    "bytes": (1 if operand.status == PACKED else batch)
-                    * sum(bytes_of[v] for v in operand.values),
-                    "reason": _named(
-                        reasons.get((number, k), "reads parts of variables"), names, solved.variables
-                    )
-                    if operand.status == COPIED
-                    else "",
-                }
-                for k, operand in enumerate(b.operands)
-            ],
-        }
-        for number, b in enumerate(program.batches)
+        {"op": made.op, "operands": [view(b, k, operand) for k, operand in enumerate(made.operands)]}
+        for b, made in enumerate(program.batches)
     ]
-    before = _moved(declared, batch)
-    after = _moved(program, batch)
     copied = [i for i, staged in enumerate(program.staged) if staged]
     return {
         "kind": "cell",
@@ -122,17 +111,27 @@ def _of_cell(cell: Cell, batch: int, how: LayoutName) -> dict[str, Any]:
         "inputs_copied": [names[i] for i in copied],
         "tree": _tree_text(solved.layout.tree, [names[v] for v in solved.variables]),
         "batches": said,
-        "before": before.document(),
-        "after": after.document(),
-        "inputs": Moved(len(copied), batch * sum(bytes_of[i] for i in copied)).document(),
+        "before": moved(declared.copies, 4 * batch * declared.copied_floats),
+        "after": moved(program.copies, 4 * batch * program.copied_floats),
+        "inputs": moved(len(copied), batch * sum(bytes_of[i] for i in copied)),
         "packed_bytes": sum(o["bytes"] for b in said for o in b["operands"] if o["status"] == "packed"),
         "gap_bytes": solved.layout.gap,
         "planning_ms": 1e3 * planning,
     }
 
 
-def _moved(program: CellProgram, batch: int) -> Moved:
-    return Moved(program.copies, 4 * batch * program.copied_floats)
+def _operand(
+    number: int, variables: list[str], status: str, declared: str, bytes: int, reason: str
+) -> dict[str, Any]:
+    """Operand `number` of a batch, 0 for its result: its variables by name, lane by lane."""
+    return {
+        "role": f"source {number}" if number else "result",
+        "variables": variables,
+        "status": status,
+        "declared": declared,
+        "bytes": bytes,
+        "reason": reason,
+    }
 
 
 def _of_subgraph(graph: Subgraph, batch: int, how: LayoutName) -> dict[str, Any]:
@@ -144,14 +143,14 @@ def _of_subgraph(graph: Subgraph, batch: int, how: LayoutName) -> dict[str, Any]
         {
             "op": op,
             "operands": [
-                {
-                    "role": "result" if o.key[1] == 0 else f"source {o.key[1]}",
-                    "variables": [graph.names[operand[lane]] for lane in lanes],
-                    "status": _status(o),
-                    "declared": _status(before.operands[o.key[0]][o.key[1]]),
-                    "bytes": sum(graph.floats[v] * (4 if v in graph.params else 4 * batch) for v in operand),
-                    "reason": _named(o.reason, graph.names, range(len(graph.names))),
-                }
+                _operand(
+                    o.key[1],
+                    [graph.names[operand[lane]] for lane in lanes],
+                    _status(o),
+                    _status(before.operands[o.key[0]][o.key[1]]),
+                    sum(graph.floats[v] * (4 if v in graph.params else 4 * batch) for v in operand),
+                    _named(o.reason, graph.names, range(len(graph.names))),
+                )
                 for o, operand in zip(operands, written, strict=True)
             ],
         }
@@ -165,9 +164,9 @@ def _of_subgraph(graph: Subgraph, batch: int, how: LayoutName) -> dict[str, Any]
         "inputs_copied": [],
         "tree": _tree_text(layout.tree, graph.names),
         "batches": said,
-        "before": Moved(before.kernels, before.bytes_moved).document(),
-        "after": Moved(layout.kernels, layout.bytes_moved).document(),
-        "inputs": Moved(0, 0).document(),
+        "before": moved(before.kernels, before.bytes_moved),
+        "after": moved(layout.kernels, layout.bytes_moved),
+        "inputs": moved(0, 0),
         "packed_bytes": layout.bytes_packed,
         "gap_bytes": layout.gap,
         "planning_ms": 1e3 * planning,
@@ -265,7 +264,7 @@ def paper_counts(graph: Subgraph, batch: int) -> tuple[Moved, Moved, Moved]:
             if outside and not fixed:
                 kernels_after += 1
                 after += batch * floats
-    return Moved(kernels_before, before), Moved(kernels_before, honest), Moved(kernels_after, after)
+    return moved(kernels_before, before), moved(kernels_before, honest), moved(kernels_after, after)
 
 
 def cell_latencies(cell: Cell, batch: int, runs: int = 200) -> dict[LayoutName, float]:
@@ -304,11 +303,11 @@ def table_row(item: Item, batch: int) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": item.name,
         "paper_name": name if name in PAPER else None,
-        "before": honest.document(),
+        "before": honest,
         "after": report["after"],
         "inputs": report["inputs"],
         "packed_bytes": report["packed_bytes"],
-        "by_the_papers_rule": {"before": before.document(), "after": after.document()},
+        "by_the_papers_rule": {"before": before, "after": after},
         "planning_ms": planning,
         "paper": PAPER.get(name),
     }

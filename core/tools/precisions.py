@@ -23,6 +23,7 @@ from abw.core.run.streaming import columns_of
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 from abw.core.store.outputs import Column, Output, outputs_of
+from abw.core.tools.opened import report_head
 
 # All mini-batches are run so often, of which the least time counts; precisions take turns.
 TIMES = 3
@@ -76,10 +77,7 @@ def compare_precisions(
             seconds[name] = min(seconds[name], _seconds(workload, executors[name]))
         progress.reached(turn + 1)
     return {
-        "schema_version": 1,
-        "model": model.name,
-        "spec": str(model.files[0]),
-        "data": str(model.data.path),
+        **report_head(model),
         "weights": str(trained.file.path) if trained else None,
         "seed": seed,
         "threads": threads,

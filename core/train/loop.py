@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.base.interrupts import finished_before_interrupt, often_held
-from abw.core.base.prefetch import OneAhead
+from abw.core.base.parallel import OneAhead
 from abw.core.base.progress import Progress
 from abw.core.data.instances import Instances
 from abw.core.data.permute import permuted, vertices_of

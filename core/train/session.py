@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from abw.core.base.errors import AbwError, Problem, SpecError
-from abw.core.base.filehash import file_digest
-from abw.core.base.files import read_json, write_json
+from abw.core.base.files import file_digest, read_json, write_json
 from abw.core.base.memory import peak_resident
 from abw.core.base.progress import Progress, Quiet
 from abw.core.data.instances import Instances

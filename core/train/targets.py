@@ -15,9 +15,8 @@ from abw.core.data.links import along
 from abw.core.data.lookup import word_rows
 from abw.core.data.vertices import INDEX, Columns, FieldColumn, given_link
 from abw.core.graph.growing.decide import allowed
-from abw.core.ir.answers import AS_IT_IS
 from abw.core.ir.growth import Decision, Number
-from abw.core.ir.model import Model
+from abw.core.ir.model import AS_IT_IS, Model
 from abw.core.ir.training import Among, Loss, LossKind, Training
 from abw.core.jit.decorators import njit
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from abw.bench.graphs.families import families
-from abw.bench.graphs.quality import of_families
+from abw.bench.graphs.policies import policies
 from abw.core.graph.bounds import topological_order
 from tests.bench.conftest import by_table
 
 
 def test_same_seed_same_graphs_and_all_are_dags(tmp_path: Path) -> None:
     first, second, other = (list(families(tmp_path, 6, seed)) for seed in (0, 0, 1))
-    assert len(first) == 21  # without the trees, which are real data
+    assert len(first) == 8  # without the trees, which are real data
     assert len({f.name for f in first}) == len(first)
     for a, b, c in zip(first, second, other, strict=True):
         dag, again, another = a.dag(0, 6), b.dag(0, 6), c.dag(0, 6)
@@ -36,7 +36,7 @@ def test_trees_are_read_from_the_data(tmp_path: Path) -> None:
 
 
 def test_each_family_is_compared_with_the_best(tmp_path: Path) -> None:
-    rows = by_table(of_families(tmp_path, 4, 1e-5, 2, "strings, 4"))
+    rows = by_table(policies(tmp_path, batch=4, synthetic=True, mini_batches=2, named="strings, 4"))
     row, mean, worst, _ = rows["batches over the fewest known"]
     assert row["types"] == 4 and row["bound"] <= row["best"]
     assert row["depth"] == worst["depth"] > 1

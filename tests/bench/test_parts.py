@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
-from typing import no_type_check
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.bench.executors import cpu
-from abw.bench.executors.contenders import refuse_different
-from abw.bench.executors.cpu import least_seconds
+from abw.bench import rates
 from abw.bench.graphs.layout import boundary
-from abw.bench.systems import STEPS, System, chosen_cases, preset, side_by_side
+from abw.bench.pytorch.levels import TorchLevels
+from abw.bench.rates import least_seconds, read_seconds
 from abw.bench.whole import cold
+from abw.bench.whole.growth import GREEDY, Growing
 from abw.bench.whole.memory import TRAININGS
-from abw.bench.workloads import CASES, case, mini_batch
+from abw.bench.workloads import (
+    CASES,
+    STEPS,
+    Case,
+    System,
+    case,
+    chosen_cases,
+    mini_batch,
+    model_of,
+    refuse_different,
+    steps_of,
+)
 from abw.core.base.errors import AbwError
 from abw.core.plan.counts import programs_of
 from abw.core.plan.plan import plan
@@ -27,33 +35,28 @@ from abw.core.run.footprint import packed_bytes
 from abw.core.run.workload import open_model
 from abw.core.spec.load import Overrides
 from tests.bench.conftest import by_table
-from tests.core.exec.builder import random_graph, random_network, random_schedule
-
-
-class Fixed:
-    """A contender with given outputs."""
-
-    def __init__(self, value: float) -> None:
-        self.value = value
-
-    def run(self) -> None:
-        """Nothing to compute."""
-
-    def outputs(self) -> np.ndarray:
-        return np.array([self.value])
+from tests.core.exec.builder import random_graph, random_network, random_schedule, reference
+from tests.core.exec.corners import once
+from tests.core.exec.test_operations import lanes
 
 
 def test_other_outputs_are_refused() -> None:
-    refuse_different({"a": Fixed(1.0), "b": Fixed(1.00001)}, "a", 64)
-    with pytest.raises(AbwError, match=r"outputs of b and a differ by 1\.0e"):
-        refuse_different({"a": Fixed(1.0), "b": Fixed(1.001)}, "a", 64)
+    one = np.ones(2, np.float32)
+    assert refuse_different(one * 1.00001, one, 1e-4, "b") == pytest.approx(1e-5, rel=0.1)
+    for other in (one * 1.001, np.ones(3, np.float32), one * np.nan):
+        with pytest.raises(AbwError, match="b: the outputs differ by"):
+            refuse_different(other, one, 1e-4, "b")
+
+
+def test_reading_more_memory_takes_longer() -> None:
+    assert 0 < read_seconds(1 << 12) < read_seconds(1 << 24)
 
 
 def test_products_take_no_less_than_reading_weights_for_each_batch(
     data: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planned, _ = mini_batch("TreeLSTM", root / "specs", data, 4, 16)
-    monkeypatch.setattr(cpu, "read_seconds", lambda size: size * 1e-9)
+    monkeypatch.setattr(rates, "read_seconds", lambda size: size * 1e-9)
     slow, quick = least_seconds(planned, 1.0), least_seconds(planned, 1e18)
     assert slow == pytest.approx(planned.product_flops)
     packed = packed_bytes(planned.graph.network)
@@ -61,14 +64,12 @@ def test_products_take_no_less_than_reading_weights_for_each_batch(
 
 
 def test_a_system_runs_the_mini_batches_it_is_given(root: Path, data: Path) -> None:
-    system = System(case("TreeLSTM"), preset("abw"), root / "specs", data, 8, 3, 4)
-    taken = system.run()
-    assert taken.instances == 12
-    assert taken.seconds.keys() == set(STEPS)
-    assert taken.total == pytest.approx(sum(taken.seconds.values()))
-    assert taken.instances_per_second * taken.total == pytest.approx(12)
-    again = side_by_side({"one": system, "two": system}, 3)
-    assert all(t.batches == taken.batches and t.launches == taken.launches for t in again.values())
+    model = model_of(case("TreeLSTM"), root / "specs", data, 8, 3, 12)
+    one, two = System(model, "abw"), System(model, "ed-batch")
+    steps = steps_of({"one": one, "two": two}, 2)
+    assert one.instances == two.instances == 12
+    assert one.product_flops == two.product_flops > 0
+    assert all(taken.keys() == set(STEPS) and min(taken.values()) > 0 for taken in steps.values())
 
 
 def test_a_workload_that_is_none() -> None:
@@ -78,14 +79,21 @@ def test_a_workload_that_is_none() -> None:
     assert "TreeLSTM" in (raised.value.hint or "")
 
 
-def test_specs_of_trainings_are_whole(root: Path, tmp_path: Path) -> None:
-    for part in ("cells", "data"):
-        shutil.copytree(root / "specs" / part, tmp_path / part)
-    found = {t.name: open_model(t.write(root / "specs", tmp_path), Overrides()) for t in TRAININGS}
-    optimizers = {name: model.training and model.training.optimizer.name for name, model in found.items()}
-    expected = {"sst": "adagrad", "sst-sgd": "sgd", "ner": "adam", "bilstm": "adam", "seq2seq": "adam"}
-    assert optimizers == expected
-    assert found["seq2seq"].growth is not None
+@pytest.mark.parametrize("name", TRAININGS)
+def test_trainings_can_be_trained(name: str, root: Path) -> None:
+    assert open_model(root / f"specs/{name}.yaml", Overrides()).training is not None
+
+
+def test_a_sentence_has_as_many_words_as_its_translation(root: Path) -> None:
+    growing = Growing(GREEDY, root / "specs", root / "specs/data/pairs.txt", 4, 8, 9)
+    made = growing.run()
+    kinds = made.instances.schema.kinds
+    sizes = np.bincount(made.instances.kind, minlength=len(kinds))
+    assert sizes[kinds.index("step")] == sizes[kinds.index("target")] > 20
+    growing.run()  # the first time compiles
+    assert growing.rounds[1] > 0
+    least = [growing.at_least(lengths, peak) for lengths, peak in (([1], 1.0), ([3, 2], 1.0))]
+    assert least[1] == pytest.approx(5 * least[0])  # one product a sentence in each round
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -111,48 +119,48 @@ def test_planning_leaves_no_copies_within_cells(name: str, root: Path, data: Pat
     assert after.kernels <= before.kernels
 
 
-WRITES = """
-import os, pathlib, time
-folder = pathlib.Path(os.environ["NUMBA_CACHE_DIR"])
-assert folder.parent == pathlib.Path(os.environ["ABW_HOME"]).parent
-if not folder.exists():
-    folder.mkdir()
-    time.sleep(0.2)
-"""
-LISTS = 'print(\'[{"function": "a", "seconds": 1}, {"function": "b", "seconds": 2}]\')'
-
-
 def test_cold_and_warm_runs_share_caches_and_pairs_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cold, "RUN", WRITES)
-    monkeypatch.setattr(cold, "_LISTED", LISTS)
-    found = by_table(cold.cold(Path("x.yaml"), 2, 1))
-    assert [row["caches"] for row in found["abw run"]] == ["nothing compiled", "the second time"] * 2
-    assert all(row["taken_seconds"] > 0.2 for row in found["abw run"][::2])
-    compiled = [(row["function"], row["taken_seconds"]) for row in found["compiled on one core"]]
-    assert compiled == [("b", 2), ("all 2", 3)]
+    seen: list[str] = []
+
+    def run(words: list[str], environment: dict[str, str]) -> str:
+        if words[0] == "run":
+            folder = Path(environment["NUMBA_CACHE_DIR"])
+            assert folder.parent == Path(environment["ABW_HOME"]).parent
+            assert folder.exists() == (len(seen) % 2 == 1)
+            folder.mkdir(exist_ok=True)
+            seen.append(str(folder))
+        return ""
+
+    monkeypatch.setattr(cold, "abw", run)
+    rows = by_table(cold.cold(Path("x.yaml"), 2))[""]
+    assert [row["caches"] for row in rows] == ["nothing compiled", "the second time"] * 2
+    assert seen[0] == seen[1] != seen[2] == seen[3]
 
 
-def test_a_run_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cold, "RUN", "raise SystemExit('no such thing')")
-    monkeypatch.setattr(cold, "_LISTED", LISTS)
-    with pytest.raises(AbwError, match="no such thing"):
-        list(cold.cold(Path("x.yaml"), 1, 1))
+def test_a_run_that_fails_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(AbwError, match=r"x\.yaml"):
+        list(cold.cold(tmp_path / "x.yaml", 1))
 
 
-@no_type_check
-def test_compiles_are_listed_without_their_callees() -> None:
-    @numba.njit
-    def called(x: int) -> int:
-        return x + 1
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_pytorchs_outputs_are_the_references(case: Case, root: Path, shared_data: Path) -> None:
+    torch = pytest.importorskip("torch", reason="compares with PyTorch")
+    planned, params = mini_batch(case.name, root / "specs", shared_data, 3, 8)
+    expected = reference(planned.graph, params)
+    theirs = TorchLevels(torch, planned, params)
+    for _ in range(2):
+        theirs.run()
+    for refs in planned.graph.results:
+        found, right = theirs.values(refs.reference), expected.values(refs.reference)
+        assert np.abs(found - right).max() < 1e-5
 
-    @numba.njit
-    def calling(x: int) -> int:
-        return called(x) * 2
 
-    with cold.listed_compiles() as rows:
-        assert calling(3) == 8
-        assert calling(4) == 10
-    names = [row["function"].rpartition(".")[2] for row in rows]
-    assert (names.count("called"), names.count("calling")) == (1, 1)
-    assert names.index("called") < names.index("calling")
-    assert all(row["seconds"] > 0 for row in rows)
+def test_all_operations_are_pytorchs() -> None:
+    torch = pytest.importorskip("torch", reason="compares with PyTorch")
+    graph, params = lanes("cell", 5)
+    theirs = TorchLevels(torch, plan(graph, once(graph)), params)
+    theirs.run()
+    right = reference(graph, params)
+    for o in range(len(graph.network.types[0].outputs)):
+        refs = np.arange(5) * graph.network.width + o
+        np.testing.assert_allclose(theirs.values(refs), right.values(refs), 1e-4, 1e-5)

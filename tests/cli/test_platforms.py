@@ -22,8 +22,7 @@ GUARDED = {
     "core/base/cores.py": "asks first whether it is there",
     "core/base/memory.py": "after Windows was asked",
     "core/serve/alarm.py": "abw serve is refused on Windows",
-    "bench/whole/cold.py": "asks first whether it is there",
-    "bench/serving/serve.py": "refuses to run where there is no /proc",
+    "bench/whole/serve.py": "refuses to run where there is no /proc",
 }
 
 

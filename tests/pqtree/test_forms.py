@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from abw.pqtree import InvariantError, PQTree, check_tree, table, tree_svg
+from abw.pqtree import PQTree, table, tree_svg
 from tests.pqtree import oracle
+from tests.pqtree.check import InvariantError, check_tree
 
 
 def test_the_papers_example_as_text() -> None:

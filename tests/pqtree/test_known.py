@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abw.pqtree import PQTree, check_tree, find_conflict
+from abw.pqtree import PQTree, find_conflict
 from abw.pqtree.table import VISITED
 from tests.pqtree import oracle
+from tests.pqtree.check import check_tree
 
 Rows = list[list[int]]
 

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abw.pqtree import PQTree, check_tree, shape, table
+from abw.pqtree import PQTree, shape, table
 from tests.pqtree import oracle
+from tests.pqtree.check import check_tree
 
 # The long run, of about a minute: ABW_PQ_SEQUENCES=10000 pytest tests/pqtree/test_tree.py
 SEQUENCES = int(os.environ.get("ABW_PQ_SEQUENCES", "500"))

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from abw.pqtree import Layout, LayoutError, Status, plan_layout, verify_layout
+from abw.pqtree import Layout, Status, plan_layout
+from tests.pqtree.verify import LayoutError, verify_layout
 
 SIZES = [8] * 12
 BATCHES = [

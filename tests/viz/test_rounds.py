@@ -20,7 +20,7 @@ from abw.core.graph.growing.margins import DROPPED, ENDED, KEPT, MADE, WON
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.run.workload import open_model
 from abw.core.spec.load import Overrides
-from abw.core.store.history import history_file
+from abw.core.store.checked import arrays_file
 from abw.core.store.runs import find_run
 from abw.viz.data.collect import collect
 from abw.viz.data.pictures import RoundsPicture, as_json
@@ -125,7 +125,7 @@ def test_a_run_shows_what_it_kept_and_an_older_one_what_it_does_again(home: Path
     scene = scene_of_run(kept, 1)
     picture = rounds_picture(scene)
     assert picture.instances == 2
-    history_file(kept.path, 1).unlink()
+    arrays_file(kept.path, "growth", 1).unlink()
     assert as_json(rounds_picture(scene_of_run(kept, 1))) == as_json(picture)
     kept.report["data"] = "gone.txt"  # nor can it be done again
     gone = scene_of_run(kept, 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from abw.core.base.errors import AbwError, SpecError, from_system
-from abw.core.base.filehash import file_digest
+from abw.core.base.files import file_digest
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.ir.model import Model

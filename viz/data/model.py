@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from abw.core.ir.answers import AS_IT_IS, Answer
 from abw.core.ir.cell import Cell, Shape
 from abw.core.ir.growth import GrowingKind
 from abw.core.ir.model import (
+    AS_IT_IS,
+    Answer,
     Attention,
     FieldSource,
     Input,
@@ -23,8 +24,7 @@ from abw.core.ir.model import (
     TableSource,
     ZeroSource,
 )
-from abw.core.ir.paths import Hop
-from abw.core.ir.schema import Schema
+from abw.core.ir.schema import Hop, Schema
 from abw.viz.data.growth import growth_block
 from abw.viz.data.pictures import Block, Flow, LinkView, ModelPicture, ParamView, SlotView, Way
 

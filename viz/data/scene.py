@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.progress import Progress, Quiet
+from abw.core.base.progress import Progress
 from abw.core.exec.interface import Executed
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
@@ -24,15 +24,16 @@ from abw.core.policy.registry import CHOSEN, LEARNED
 from abw.core.policy.schedule import Schedule
 from abw.core.policy.trace import in_rounds
 from abw.core.run.history import history_again
-from abw.core.run.learning import Asked, Choice, chosen_policy, kept_policy, launch_seconds, named_policy
+from abw.core.run.learning import Choice, named_policy
 from abw.core.run.times import load_times
-from abw.core.run.workload import grows_at_random, load_workload, open_model
+from abw.core.run.workload import grows_at_random
 from abw.core.script.look import look
 from abw.core.script.run import ProgramOptions
 from abw.core.spec.load import Overrides
 from abw.core.store.checked import read_outputs
 from abw.core.store.history import load_history
 from abw.core.store.runs import OUTPUTS, POLICY, StoredRun, in_range, load_batch, policy_name
+from abw.core.tools.opened import open_batch
 from abw.viz.data.again import open_again
 from abw.viz.data.vertices import Origin
 
@@ -156,33 +157,27 @@ def scene_of_spec(
     That is `auto`, with an `encoding` the FSM; it is found, or learned now. Errors: SpecError, DataError,
     AbwError.
     """
-    model = open_model(spec, overrides)
-    seed = overrides.seed or 0
-    workload = load_workload(model, granularity, seed=seed)
-    windows = list(workload.windows())
-    own, launch = by or (LEARNED if encoding else CHOSEN), launch_seconds(workload.network, "cpu")
-    asked = Asked(own, encoding or "best", seed, model.data.batch, launch)
-    kept = kept_policy(workload.networks, asked)
-    policy, found = chosen_policy(kept, workload, asked, progress=progress or Quiet())
-    first, last = windows[in_range(number, len(windows))]
-    graph = workload.graph(first, last)
+    own = by or (LEARNED if encoding else CHOSEN)
+    opened = open_batch(spec, overrides, own, encoding or "best", granularity, number, progress)
+    model, graph, found, many = opened.model, opened.graph, opened.learned, opened.mini_batches > 1
+    first, last, seed = opened.first, opened.last, overrides.seed or 0
     return Scene(
         title=_titled(model.name, own, found.behind if found else None, grows_at_random(model)),
         model=model.name,
         number=number,
-        mini_batches=len(windows),
+        mini_batches=opened.mini_batches,
         dag=graph.dag,
         instance=graph.instance,
         vertex=graph.vertex,
-        schedules=_schedules(graph.dag, own, against, {own: policy.schedule(graph.dag)}),
+        schedules=_schedules(graph.dag, own, against, {own: opened.schedule}),
         learned=fsm_behind(found.policy) if found else None,
         spec=model,
         network=graph.network,
         graph=graph,
         growth=history_again(model, first, last, seed) if model.growth and granularity == "cell" else None,
         reads=(*model.reads, *([found.path] if found else [])),
-        name=model.name + (f", mini-batch {number}" if len(windows) > 1 else ""),
-        origin=Origin(workload.instances, first, last),
+        name=model.name + (f", mini-batch {number}" if many else ""),
+        origin=Origin(opened.workload.instances, first, last),
     )
 
 

@@ -5,9 +5,11 @@ A line of white space alone is blank; one of control characters alone is malform
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abw.core.data.feed import Bytes, Fault, Feed, Source
 from abw.core.data.instances import Ints
@@ -51,6 +53,66 @@ def read_lines(feed: Feed, skip: int, stop: int) -> Lines:
         source.refuse(Fault(int(at), *CONTROL) for at in odd)
     number = rows[0, :lines] + np.int32(source.line - 1)
     return Lines(source, number, np.append(rows[1, :lines], np.int32(count)), pieces[:, :count], end)
+
+
+# Parses instances from an offset until so many are seen: see `parsed`.
+Parse = Callable[[Bytes, int, int, int, Bytes, Ints, Ints], tuple[int, int, int, int]]
+
+
+class Parsed(NamedTuple):
+    """n instances with V vertices: the kind of each (V,) and its `columns` (rows, V), where instances begin
+    (n + 1,), their lines and their numbers in the file (n,).
+    """
+
+    source: Source
+    kind: Bytes
+    columns: Ints
+    start: NDArray[np.int64]
+    line: Ints
+    numbers: NDArray[np.int64]
+
+
+def parsed(
+    feed: Feed,
+    skip: int,
+    limit: int,
+    parse: Parse,
+    room: Callable[[Source], int],
+    rows: int,
+    faults: Mapping[int, tuple[str, str]],
+) -> Parsed:
+    """Instances `skip` to `skip + limit` of what is left of a feed, by a compiled parser.
+
+    `parse(text, at, skip, stop, kind, columns, firsts)` parses from the offset `at` until `stop` instances
+    are seen. It fills, for each vertex, its kind and `columns` (`rows` of them, for `room(source)` vertices),
+    and for each instance behind the first `skip` its first vertex and its line (`firsts`). It returns the
+    instances seen, the vertices, the offset behind them, and 0 or the fault (of `faults`) found at that
+    offset. Errors: DataError.
+    """
+    stop = skip + limit
+    for source in feed.windows(stop):
+        lines, most = 1 + source.ends, room(source)
+        kind, columns = np.empty(most, np.uint8), np.empty((rows, most), np.int32)
+        firsts = np.empty((2, lines), np.int32)
+        seen, count, end, code = parse(source.text, source.begin, skip, stop, kind, columns, firsts)
+        if code or source.enough(seen, stop, skip):
+            break
+
+    def found_faults(at: int, code: int) -> Iterator[Fault]:
+        while code:
+            yield Fault(at, *faults[code])
+            _, _, at, code = parse(source.text, source.line_end(at), 0, lines, kind, columns, firsts)
+
+    if code:
+        source.refuse(found_faults(end, code))
+    source.check(end)
+    found = max(seen - skip, 0)
+    line = firsts[1, :found] + np.int32(source.line - 1)
+    numbers = feed.numbers(line, skip)
+    feed.take(source, end, seen)
+    start = np.empty(found + 1, np.int64)
+    start[:-1], start[-1] = firsts[0, :found], count
+    return Parsed(source, kind[:count], columns[:, :count], start, line, numbers)
 
 
 @njit

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from abw.core.base.errors import DataError, Problem, Span, did_you_mean
 from abw.core.data.feed import MOST_PROBLEMS, Source
-from abw.core.data.readers.jsonscan import NUMBER, TEXT, TOO_LARGE, VECTOR, WHOLE, Columns
+from abw.core.data.readers.jsonscan import LARGEST_ID, LEAST_ID, TOO_LARGE
 from abw.core.data.readers.jsontokens import LARGEST
 from abw.core.ir.formats import COMMON, TAKEN
 from abw.core.ir.schema import FieldSchema, Schema
@@ -22,21 +22,9 @@ _KEYS = ("id", "vertices", "links")
 # Instead of a vertex: the instance itself.
 OWN = -1
 Value = int | float | str | list[int | float]
+# By name the pairs of a link.
+Ends = Mapping[str, Sequence[tuple[int, int]]]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One line, checked: which one, from 0; its id, the vertices' kinds and fields, the links' pairs.
-
-    A pair that leads from the instance itself begins with OWN.
-    """
-
-    at: int
-    name: str | int
-    kinds: tuple[str, ...]
-    fields: tuple[Mapping[str, Value], ...]
-    links: Mapping[str, Sequence[tuple[int, int]]]
 
 
 class _MalformedError(Exception):
@@ -61,22 +49,24 @@ def line_of(source: Source, line: int) -> Span:
     return Span(str(source.path), source.line + line, 1, text.rstrip())
 
 
-def records(source: Source, lines: Sequence[int], schema: Schema | None) -> list[Record]:
-    """Some lines, made of what the schema says. Errors: DataError. Cost: some microseconds a vertex."""
+def plainly(source: Source, lines: Sequence[int], skip: int, schema: Schema | None) -> Source:
+    """A source with some lines in place of its own, those behind the first `skip` checked, and written in the
+    one way that `scan` takes: they are made of what the schema says. Errors: DataError. Cost: some
+    microseconds a vertex.
+    """
     texts = source.data[source.begin :].split(b"\n")
-    found: list[Record] = []
+    written = [b""] * len(texts)
 
     def problems() -> Iterator[Problem]:
-        for at in lines:
+        for at in lines[skip:]:
             line = texts[at].decode()
             where = Span(str(source.path), source.line + at, 1, line.rstrip())
             if source.line + at == 1 and (program := _converter(line)):
                 yield Problem("the file is not one JSON object a line", where, f"{program} makes it so")
                 return  # all that follows is wrong for the same reason
             try:
-                found.append(_record(line, at))
-                if schema:
-                    _require(found[-1], schema)
+                value = _checked(line, schema)
+                written[at] = json.dumps(value, ensure_ascii=False).encode()
             except json.JSONDecodeError as error:
                 yield Problem(
                     f"not JSON: {error.msg}", replace(where, column=error.colno), "one object a line"
@@ -87,7 +77,10 @@ def records(source: Source, lines: Sequence[int], schema: Schema | None) -> list
     wrong = list(islice(problems(), MOST_PROBLEMS))
     if wrong:
         raise DataError(wrong)
-    return found
+    for at in lines[:skip]:
+        written[at] = b"{"
+    data = b"\n".join(written)
+    return replace(source, data=data, text=np.frombuffer(data, np.uint8))
 
 
 def _converter(first: str) -> str:
@@ -98,72 +91,16 @@ def _converter(first: str) -> str:
     return "jq -c . FILE" if text == "{" else ""
 
 
-def columns_of(found: Sequence[Record]) -> Columns:
-    """Records as columns."""
-    kinds = _Names()
-    fields, links = _Names(), _Names()
-    data = bytearray()
-    number: list[float] = []
-    value: list[tuple[int, int, int, int, int]] = []
-    edge: list[tuple[int, int, int]] = []
-    kind: list[int] = []
-    ptr = [0]
-    for instance, record in enumerate(found):
-        for name, values in zip(record.kinds, record.fields, strict=True):
-            for key, item in values.items():
-                begin, form = len(number), _form(item)
-                if isinstance(item, str):
-                    quoted = json.dumps(item, ensure_ascii=False).encode()
-                    begin = len(data) + 1
-                    data += quoted
-                    end = len(data) - 1
-                else:
-                    number += item if isinstance(item, list) else [item]
-                    end = len(number)
-                value.append((len(kind), fields.number(key), form, begin, end))
-            kind.append(kinds.number(name))
-        for key, pairs in record.links.items():
-            link = links.number(key)
-            own = -1 - instance
-            edge += [(link, own if a == OWN else ptr[-1] + a, ptr[-1] + b) for a, b in pairs]
-        ptr.append(len(kind))
-    return Columns(
-        bytes(data),
-        np.array(number, np.float64),
-        np.array([record.at for record in found], np.int32),
-        np.array(ptr, np.int32),
-        tuple(record.name for record in found),
-        tuple(kinds),
-        np.array(kind, np.int32),
-        tuple(fields),
-        np.ascontiguousarray(np.array(value, np.int32).reshape(-1, 5).T),
-        tuple(links),
-        np.ascontiguousarray(np.array(edge, np.int32).reshape(-1, 3).T),
-    )
-
-
-class _Names(dict[str, int]):
-    """Names numbered in the order of their first appearance."""
-
-    def number(self, name: str) -> int:
-        return self.setdefault(name, len(self))
-
-
-def _form(value: Value) -> int:
-    if isinstance(value, str):
-        return TEXT
-    if isinstance(value, list):
-        return VECTOR
-    return WHOLE if isinstance(value, int) and 0 <= value <= LARGEST else NUMBER
-
-
-def _require(record: Record, schema: Schema) -> None:
-    """Refuse a record that is made of something else than the schema says."""
+def _require(vertices: Sequence[Mapping[str, Any]], links: Ends, schema: Schema) -> None:
+    """Refuse an instance that is made of something else than the schema says."""
     hint = "the data from which the model was opened has none: what there is to bind is found in it"
-    for kind, fields in zip(record.kinds, record.fields, strict=True):
+    kinds = [vertex["kind"] for vertex in vertices]
+    for kind, vertex in zip(kinds, vertices, strict=True):
         if kind not in schema.kinds:
             raise _MalformedError(f"unknown kind '{kind}'", did_you_mean(kind, schema.kinds[1:]) or hint)
-        for name, value in fields.items():
+        for name, value in vertex.items():
+            if name == "kind":
+                continue
             if name in COMMON:
                 raise _MalformedError(
                     f"'{name}' in the data is a name that every format gives already", TAKEN
@@ -174,12 +111,12 @@ def _require(record: Record, schema: Schema) -> None:
             if wanted := _wanted(known, value):
                 hint = "that is what it is in the data from which the model was opened"
                 raise _MalformedError(f"field '{name}' is not {wanted}", hint)
-    for name, pairs in record.links.items():
+    for name, pairs in links.items():
         link = schema.links.get(name)
         if name in schema.derived:
             made = "the model makes this link itself, and its data have none"
             raise _MalformedError(f"a link '{name}'", made)
-        ends = [("instance" if a == OWN else record.kinds[a], record.kinds[b]) for a, b in pairs]
+        ends = [("instance" if a == OWN else kinds[a], kinds[b]) for a, b in pairs]
         for source, target in ends:
             if link is None or source not in link.source or target not in link.target:
                 raise _MalformedError(f"unknown link '{name}' from kind '{source}' to '{target}'", hint)
@@ -189,17 +126,18 @@ def _require(record: Record, schema: Schema) -> None:
 
 def _wanted(known: FieldSchema, value: Value) -> str:
     """What a value is not that it should be, if so."""
-    form = _form(value)
     if known.text:
-        return "" if form == TEXT else "a string"
+        return "" if isinstance(value, str) else "a string"
     if not known.size:
-        return "" if form == WHOLE else f"a whole number from 0 to {LARGEST}"
+        whole = isinstance(value, int) and 0 <= value <= LARGEST
+        return "" if whole else f"a whole number from 0 to {LARGEST}"
     size = len(value) if isinstance(value, list) else 1
     said = "a number" if known.size == 1 else f"a list of {known.size} numbers"
-    return "" if form != TEXT and size == known.size else said
+    return "" if not isinstance(value, str) and size == known.size else said
 
 
-def _record(line: str, at: int) -> Record:
+def _checked(line: str, schema: Schema | None) -> dict[str, object]:
+    """A line's object, made of what the schema says. Errors: _MalformedError, json.JSONDecodeError."""
     try:
         value = json.loads(line, object_pairs_hook=_object)
         if "\\u" in line:
@@ -230,19 +168,13 @@ def _record(line: str, at: int) -> Record:
     links = _expect(value.get("links", {}), dict, "links", "an object")
     ends = {name: _ends(given, f"links.{name}", len(vertices)) for name, given in links.items()}
     name = value.get("id", "")
-    return Record(
-        at,
-        name if isinstance(name, str) else _number(_expect(name, int, "id", "a string or a whole number")),
-        tuple(v["kind"] for v in vertices),
-        tuple({name: x for name, x in v.items() if name != "kind"} for v in vertices),
-        ends,
-    )
-
-
-def _number(name: int) -> int:
-    if not -(2**63) <= name < 2**64:
-        raise _MalformedError(f"the id {name} has more than 64 bits", "write it as a string")
-    return name
+    if not isinstance(name, str):
+        number = _expect(name, int, "id", "a string or a whole number")
+        if not LEAST_ID <= number <= LARGEST_ID:
+            raise _MalformedError(f"the id {number} has more than 64 bits", "write it as a string")
+    if schema:
+        _require(vertices, ends, schema)
+    return value
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -20,7 +20,7 @@ from abw.core.base.errors import AbwError, DataError, Problem, Span
 from abw.core.data.feed import ALL, MOST_PROBLEMS, Feed, Source, open_feed
 from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import single
-from abw.core.data.readers.jsoncheck import columns_of, full_lines, line_end, line_of, records
+from abw.core.data.readers.jsoncheck import full_lines, line_end, line_of, plainly
 from abw.core.data.readers.jsonscan import TEXT, VECTOR, WHOLE, Columns, scan, texts
 from abw.core.data.sidecar import Beside, open_beside
 from abw.core.ir.formats import COMMON, TAKEN, own_fields, own_links, with_common
@@ -137,7 +137,9 @@ def _take(feed: Feed, skip: int, limit: int, schema: Schema | None = None) -> _T
         full = full or full_lines(source, stop)
         end = line_end(source, full[-1] if len(full) == stop else -1)
         source.check(end)
-        columns = columns_of(records(source, full[skip:], schema))
+        scanned = scan(plainly(source, full, skip, schema), skip, stop, checked=True)
+        assert scanned is not None
+        columns = scanned[0]
     numbers = feed.numbers(columns.line + np.int32(source.line), skip)
     feed.take(source, end, seen)
     return _Taken(columns, source, numbers)
@@ -224,7 +226,7 @@ def _several(vertex: Ints) -> bool:
 
 
 def _fits(columns: Columns, schema: Schema) -> bool:
-    """Whether columns are made of nothing else than a schema says (if not, `records` says what)."""
+    """Whether columns are made of nothing else than a schema says (if not, `plainly` says what)."""
     if not set(columns.kinds) <= set(schema.kinds):
         return False
     for name in columns.fields:

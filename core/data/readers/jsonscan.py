@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +21,12 @@ from abw.core.data.readers.jsontokens import (
     COMMA,
     LARGEST,
     MINUS,
+    NEWLINE,
     NINE,
     OPEN,
     OPEN_LIST,
+    PLUS,
+    POINT,
     POWERS,
     QUOTE,
     ZERO,
@@ -39,13 +43,15 @@ from abw.core.jit.decorators import inner, njit
 
 # How a value is written: a whole number from 0 to 2^31 - 1, another number, a list of numbers, a string.
 WHOLE, NUMBER, VECTOR, TEXT = range(4)
-# So many kinds, fields and links each may be told apart at once.
+# So many kinds, fields and links each are told apart at once.
 MOST_NAMES = 256
 # The least number that float32 rounds to infinity.
 TOO_LARGE = 2.0**128 - 2.0**103
+# Ids have 64 bits, and so many digits at most.
+LEAST_ID, LARGEST_ID, MOST_DIGITS = -(2**63), 2**64 - 1, 20
 
 _KEYS = np.frombuffer(b"kindverticeslinksid", np.uint8)
-_LINES, _VERTICES, _VALUES, _NUMBERS, _HARD, _EDGES, _KINDS, _FIELDS, _LINKS = range(9)
+_LINES, _VERTICES, _VALUES, _NUMBERS, _HARD, _EDGES, _KINDS, _FIELDS, _LINKS, _ESCAPED = range(10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,77 +82,90 @@ class Columns:
         return len(self.line)
 
 
-def scan(source: Source, skip: int, stop: int) -> tuple[Columns, int, int] | None:
+class Room(NamedTuple):
+    """Where `parse` writes what it reads, and what it knows of it.
+
+    `line` (2, n) has each line's number and first vertex, `names` (3, n) the form of its id (0: none) and its
+    offsets; for `kind`, `value`, `number` and `edge` see `Columns`. `hard` (3, …) are the positions of
+    numbers that are to be read again, and the offsets of these. `known` (3, names, 2) are the offsets of the
+    names of kinds, fields and links, `last` (2, names) the last vertex or line with a field or link: -1 at
+    first. `counts` (10,) say how much of all there is, and at last whether names may have escapes.
+    """
+
+    line: Ints
+    names: Ints
+    kind: Ints
+    value: Ints
+    number: Doubles
+    hard: Ints
+    edge: Ints
+    known: Ints
+    last: Ints
+    counts: NDArray[np.int64]
+
+
+def scan(source: Source, skip: int, stop: int, checked: bool = False) -> tuple[Columns, int, int] | None:
     """The lines `skip` to `stop` of a source that are not blank, how many those to `stop` are, and the offset
     behind them; None where they are not plainly right: then they are to be read with care.
 
-    Cost: about 1.5 ns a byte.
+    `checked`: each name is written in one way, and there may be any number of them. Cost: about 1.5 ns a
+    byte.
     """
     data, text = source.data, source.text
     size = len(text)
+    most = max(MOST_NAMES, data.count(b'":')) if checked else MOST_NAMES
     # the least that each takes: a line, a vertex, a value, a number, an edge
-    line, names = np.empty((2, size // 14 + 2), np.int32), np.empty((3, size // 14 + 2), np.int32)
-    kind = np.empty(size // 10 + 2, np.int32)
-    value, number = np.empty((5, size // 5 + 2), np.int32), np.empty(size // 2 + 2)
-    hard, edge = np.empty((3, size // 2 + 2), np.int32), np.empty((3, size // 2 + 2), np.int32)
-    known, last = np.empty((3, MOST_NAMES, 2), np.int32), np.full((2, MOST_NAMES), -1, np.int32)
-    count = np.zeros(9, np.int64)
-    seen, end = parse(
-        text,
-        source.begin,
-        skip,
-        stop,
-        _KEYS,
-        POWERS,
-        line,
-        names,
-        kind,
-        value,
-        number,
-        hard,
-        edge,
-        known,
-        last,
+    count = np.zeros(10, np.int64)
+    count[_ESCAPED] = checked
+    room = Room(
+        np.empty((2, size // 14 + 2), np.int32),
+        np.empty((3, size // 14 + 2), np.int32),
+        np.empty(size // 10 + 2, np.int32),
+        np.empty((5, size // 5 + 2), np.int32),
+        np.empty(size // 2 + 2),
+        np.empty((3, size // 2 + 2), np.int32),
+        np.empty((3, size // 2 + 2), np.int32),
+        np.empty((3, most, 2), np.int32),
+        np.full((2, most), -1, np.int32),
         count,
     )
+    seen, end = parse(text, source.begin, skip, stop, _KEYS, POWERS, room)
     if seen < 0:
         return None
-    lines, vertices, values, numbers, hards, edges, *known_counts = count.tolist()
-    for at, begin, after in hard[:, :hards].T.tolist():
-        number[at] = float(data[begin:after])
-    number = number[:numbers]
+    lines, vertices, values, numbers, hard, edges, *known, _ = count.tolist()
+    for at, begin, after in room.hard[:, :hard].T.tolist():
+        room.number[at] = float(data[begin:after])
+    number = room.number[:numbers]
     if (np.abs(number) >= TOO_LARGE).any():
         return None
-    tables = [
-        tuple(data[a:b].decode(errors="replace") for a, b in table[:n].tolist())
-        for table, n in zip(known, known_counts, strict=True)
-    ]
-    if "instance" in tables[0]:
+    kinds, fields, links = (
+        tuple(
+            _string(data[a - 1 : b + 1].decode()) if checked else data[a:b].decode(errors="replace")
+            for a, b in table[:n].tolist()
+        )
+        for table, n in zip(room.known, known, strict=True)
+    )
+    if "instance" in kinds:
         return None
     try:
-        ids = (
-            tuple([_id(data, *row) for row in names[:, :lines].T.tolist()]) if names[0, :lines].any() else ()
-        )
-    except ValueError:  # half of a surrogate pair, or no such escape
+        named = room.names[:, :lines]
+        ids = [_id(data, *row) for row in named.T.tolist()] if named[0].any() else []
+    except ValueError:  # half of a surrogate pair, no such escape, or more than 64 bits
         return None
-    ptr = np.append(line[1, :lines], np.int32(vertices))
-    return (
-        Columns(
-            data,
-            number,
-            line[0, :lines],
-            ptr,
-            ids or ("",) * lines,
-            tables[0],
-            kind[:vertices],
-            tables[1],
-            value[:, :values],
-            tables[2],
-            edge[:, :edges],
-        ),
-        seen,
-        end,
+    columns = Columns(
+        data,
+        number,
+        room.line[0, :lines],
+        np.append(room.line[1, :lines], np.int32(vertices)),
+        tuple(ids) or ("",) * lines,
+        kinds,
+        room.kind[:vertices],
+        fields,
+        room.value[:, :values],
+        links,
+        room.edge[:, :edges],
     )
+    return columns, seen, end
 
 
 def texts(columns: Columns, begin: Ints, end: Ints) -> tuple[Ints, list[str]]:
@@ -162,6 +181,7 @@ def texts(columns: Columns, begin: Ints, end: Ints) -> tuple[Ints, list[str]]:
 
 
 def _string(quoted: str) -> str:
+    """Errors: ValueError for no UTF-16."""
     if "\\" not in quoted:
         return quoted[1:-1]
     word: str = json.loads(quoted)
@@ -170,15 +190,35 @@ def _string(quoted: str) -> str:
 
 
 def _id(data: bytes, form: int, begin: int, end: int) -> str | int:
+    """Errors: ValueError."""
     if form == 0:
         return ""
     if form == 1 + TEXT:
         return _string(data[begin - 1 : end + 1].decode())
-    return int(data[begin:end])
+    name = int(data[begin:end])
+    if not LEAST_ID <= name <= LARGEST_ID:
+        raise ValueError(name)
+    return name
 
 
 @inner
-def _named(text: Bytes, begin: int, end: int, known: Ints, guess: int, count: int) -> int:
+def _quoted(text: Bytes, at: int) -> int:
+    """The offset of the quote that ends the string at an offset."""
+    return string_end(text, at + 1) if is_at(text, at, QUOTE) else BAIL
+
+
+@inner
+def _colon(text: Bytes, end: int) -> int:
+    """The offset of the value whose key ends with the quote at an offset."""
+    at = blank(text, end + 1)
+    if end < 0 or not is_at(text, at, COLON):
+        return BAIL
+    at = blank(text, at + 1)
+    return at if at < text.size else BAIL
+
+
+@inner
+def _named(text: Bytes, begin: int, end: int, known: Ints, guess: int, count: int, escaped: int) -> int:
     """The number of a name among the `count` known ones, `guess` tried first, or of the new one it is."""
     for k in range(count):
         n = (guess + k) % count
@@ -189,10 +229,10 @@ def _named(text: Bytes, begin: int, end: int, known: Ints, guess: int, count: in
                 j += 1
             if begin + j == end:
                 return n
-    if count == MOST_NAMES:
+    if count == len(known):
         return BAIL
     for j in range(begin, end):
-        if text[j] == BACKSLASH:
+        if text[j] == BACKSLASH and not escaped:
             return BAIL
     known[count, 0], known[count, 1] = begin, end
     return count
@@ -220,82 +260,64 @@ def _number(
 
 
 @inner
-def _vertex(
-    text: Bytes,
-    at: int,
-    keys: Bytes,
-    powers: Doubles,
-    kind: Ints,
-    value: Ints,
-    number: Doubles,
-    hard: Ints,
-    known: Ints,
-    last: Ints,
-    count: NDArray[np.int64],
-) -> int:
+def _vertex(text: Bytes, at: int, keys: Bytes, powers: Doubles, room: Room) -> int:
     """Read the object of a vertex, behind its first bracket."""
+    count, kind, value = room.counts, room.kind, room.value
     v, field = count[_VERTICES], 0
     count[_VERTICES] += 1
     kind[v] = -1
     while True:
         at = blank(text, at)
-        if not is_at(text, at, QUOTE):
-            return BAIL
-        begin, end = at + 1, string_end(text, at + 1)
-        at = blank(text, end + 1)
-        if end < 0 or not is_at(text, at, COLON):
-            return BAIL
-        at = blank(text, at + 1)
-        if at == text.size:
+        begin, end = at + 1, _quoted(text, at)
+        at = _colon(text, end)
+        if at < 0:
             return BAIL
         if equal(text, begin, end, keys, 0, 4):
-            if kind[v] >= 0 or text[at] != QUOTE:
+            begin, end = at + 1, _quoted(text, at)
+            if kind[v] >= 0 or end <= begin:
                 return BAIL
-            begin, end = at + 1, string_end(text, at + 1)
-            if end <= begin:
+            guess = kind[v - 1] if v else 0
+            kind[v] = _named(text, begin, end, room.known[0], guess, count[_KINDS], count[_ESCAPED])
+            if kind[v] < 0:
                 return BAIL
-            k = _named(text, begin, end, known[0], kind[v - 1] if v else 0, count[_KINDS])
-            if k < 0:
-                return BAIL
-            count[_KINDS] += k == count[_KINDS]
-            kind[v] = k
+            count[_KINDS] += kind[v] == count[_KINDS]
             at = end + 1
         else:
-            field = _named(text, begin, end, known[1], field, count[_FIELDS])
-            if field < 0 or last[0, field] == v:
+            field = _named(text, begin, end, room.known[1], field, count[_FIELDS], count[_ESCAPED])
+            if field < 0 or room.last[0, field] == v:
                 return BAIL
             count[_FIELDS] += field == count[_FIELDS]
-            last[0, field] = v
-            m, first = count[_VALUES], count[_NUMBERS]
+            room.last[0, field] = v
+            m = count[_VALUES]
             count[_VALUES] += 1
             value[0, m], value[1, m] = v, field
+            first, form, begin = count[_NUMBERS], TEXT, at
             if text[at] == QUOTE:
-                end = string_end(text, at + 1)
-                if end < 0:
+                first, at = at + 1, _quoted(text, at)
+                if at < 0:
                     return BAIL
-                value[2, m], value[3, m], value[4, m] = TEXT, at + 1, end
-                at = end + 1
-            elif text[at] == OPEN_LIST:
-                while True:
-                    at = _number(text, blank(text, at + 1), powers, number, hard, count)
+                value[4, m] = at
+                at += 1
+            else:
+                several = is_at(text, at, OPEN_LIST)
+                more = True
+                while more:
+                    at = _number(text, blank(text, at + several), powers, room.number, room.hard, count)
                     if at < 0:
                         return BAIL
                     at = blank(text, at)
-                    if not is_at(text, at, COMMA):
-                        break
-                if not is_at(text, at, CLOSE_LIST):
+                    more = several and is_at(text, at, COMMA)
+                value[4, m] = count[_NUMBERS]
+                form = VECTOR
+                if not several:
+                    form = WHOLE if 0 <= room.number[first] <= LARGEST else NUMBER
+                    for j in range(begin, at):
+                        if text[j] > NINE or text[j] == POINT or text[j] == PLUS:
+                            form = NUMBER
+                elif not is_at(text, at, CLOSE_LIST):
                     return BAIL
-                value[2, m], value[3, m], value[4, m] = VECTOR, first, count[_NUMBERS]
-                at += 1
-            else:
-                begin = at
-                at = _number(text, at, powers, number, hard, count)
-                if at < 0:
-                    return BAIL
-                whole = 0 <= number[first] <= LARGEST
-                for j in range(begin, at):
-                    whole = whole and (ZERO <= text[j] <= NINE or text[j] == MINUS)
-                value[2, m], value[3, m], value[4, m] = WHOLE if whole else NUMBER, first, first + 1
+                at += several
+            value[2, m], value[3, m] = form, first
             field += 1
         at = blank(text, at)
         if is_at(text, at, CLOSE):
@@ -347,152 +369,142 @@ def _targets(text: Bytes, at: int, link: int, edge: Ints, count: NDArray[np.int6
         at = blank(text, at + 1)
 
 
+@inner
+def _vertices(text: Bytes, at: int, keys: Bytes, powers: Doubles, room: Room) -> int:
+    """Read the list of a line's vertices at an offset."""
+    if not is_at(text, at, OPEN_LIST):
+        return BAIL
+    while True:
+        at = blank(text, at + 1)
+        if not is_at(text, at, OPEN):
+            return BAIL
+        at = _vertex(text, at + 1, keys, powers, room)
+        if at < 0:
+            return BAIL
+        at = blank(text, at)
+        if not is_at(text, at, COMMA):
+            return at + 1 if is_at(text, at, CLOSE_LIST) else BAIL
+
+
+@inner
+def _links(text: Bytes, at: int, i: int, room: Room) -> int:
+    """Read the object of the links of line `i` at an offset."""
+    if not is_at(text, at, OPEN):
+        return BAIL
+    link, at = 0, blank(text, at + 1)
+    more = not is_at(text, at, CLOSE)
+    while more:
+        at = blank(text, at)
+        begin, end = at + 1, _quoted(text, at)
+        at = _colon(text, end)
+        if at < 0:
+            return BAIL
+        link = _named(text, begin, end, room.known[2], link, room.counts[_LINKS], room.counts[_ESCAPED])
+        if link < 0 or room.last[1, link] == i:
+            return BAIL
+        room.counts[_LINKS] += link == room.counts[_LINKS]
+        room.last[1, link] = i
+        at = _targets(text, at, link, room.edge, room.counts)
+        if at < 0:
+            return BAIL
+        link += 1
+        at = blank(text, at)
+        more = is_at(text, at, COMMA)
+        at += more
+    return at + 1 if is_at(text, at, CLOSE) else BAIL
+
+
+@inner
+def _name(text: Bytes, at: int, i: int, names: Ints) -> int:
+    """Read the id of line `i` at an offset."""
+    begin = at
+    if text[at] == QUOTE:
+        end = _quoted(text, at)
+        if end < 0:
+            return BAIL
+        names[0, i], names[1, i], names[2, i] = 1 + TEXT, at + 1, end
+        return end + 1
+    at += is_at(text, at, MINUS)
+    digits = at
+    while is_digit(text, at):
+        at += 1
+    if not 0 < at - digits <= MOST_DIGITS or (text[digits] == ZERO and at > digits + 1):
+        return BAIL
+    names[0, i], names[1, i], names[2, i] = 1 + WHOLE, begin, at
+    return at
+
+
+@inner
+def _line(text: Bytes, at: int, i: int, keys: Bytes, powers: Doubles, room: Room) -> int:
+    """Read the object of line `i`, behind its first bracket."""
+    count, edge = room.counts, room.edge
+    first, edges = count[_VERTICES], count[_EDGES]
+    has_vertices = has_links = has_name = False
+    while True:
+        at = blank(text, at)
+        begin, end = at + 1, _quoted(text, at)
+        at = _colon(text, end)
+        if at < 0:
+            return BAIL
+        if equal(text, begin, end, keys, 4, 12) and not has_vertices:
+            has_vertices = True
+            at = _vertices(text, at, keys, powers, room)
+        elif equal(text, begin, end, keys, 12, 17) and not has_links:
+            has_links = True
+            at = _links(text, at, i, room)
+        elif equal(text, begin, end, keys, 17, 19) and not has_name:
+            has_name = True
+            at = _name(text, at, i, room.names)
+        else:
+            return BAIL
+        if at < 0:
+            return BAIL
+        at = blank(text, at)
+        if is_at(text, at, CLOSE):
+            break
+        if not is_at(text, at, COMMA):
+            return BAIL
+        at += 1
+    vertices = count[_VERTICES] - first
+    for e in range(edges, count[_EDGES]):
+        if edge[1, e] >= vertices or edge[2, e] >= vertices:
+            return BAIL
+        edge[1, e] = first + edge[1, e] if edge[1, e] >= 0 else -1 - i
+        edge[2, e] += first
+    return at + 1 if vertices else BAIL
+
+
 @njit
 def parse(
-    text: Bytes,
-    at: int,
-    skip: int,
-    stop: int,
-    keys: Bytes,
-    powers: Doubles,
-    line: Ints,
-    names: Ints,
-    kind: Ints,
-    value: Ints,
-    number: Doubles,
-    hard: Ints,
-    edge: Ints,
-    known: Ints,
-    last: Ints,
-    count: NDArray[np.int64],
+    text: Bytes, at: int, skip: int, stop: int, keys: Bytes, powers: Doubles, room: Room
 ) -> tuple[int, int]:
     """Read lines from the offset `at` until `stop` of them are seen, blank ones apart, the first `skip` not.
 
-    Fills what `Columns` says: `line` with each line's number and first vertex; `names` with the form of an id
-    (0: none) and its offsets; `hard` with the places of numbers that are to be read again, and the offsets of
-    these; `known` with the offsets of the names of kinds, fields and links. `last` are -1, `count` zeros at
-    first. Returns the lines seen, and the offset behind them; -1 where something is not plainly right.
+    Returns the lines seen, and the offset behind them; -1 where something is not plainly right.
     """
     seen = number_of_line = 0
     while at < text.size and seen < stop:
         at = blank(text, at)
         if at == text.size:
             break
-        if text[at] == 10:
-            at += 1
-            number_of_line += 1
-            continue
-        if text[at] != OPEN:
-            return BAIL, at
-        seen += 1
-        if seen <= skip:
-            while at < text.size and text[at] != 10:
-                at += 1
-            at += 1
-            number_of_line += 1
-            continue
-        i = count[_LINES]
-        count[_LINES] += 1
-        first, edges, link = count[_VERTICES], count[_EDGES], 0
-        line[0, i], line[1, i] = number_of_line, first
-        names[0, i] = names[1, i] = names[2, i] = 0
-        has_vertices, has_links = False, False
-        at += 1
-        while True:
-            at = blank(text, at)
-            if not is_at(text, at, QUOTE):
+        if text[at] != NEWLINE:
+            if text[at] != OPEN:
                 return BAIL, at
-            begin, end = at + 1, string_end(text, at + 1)
-            at = blank(text, end + 1)
-            if end < 0 or not is_at(text, at, COLON):
-                return BAIL, at
-            at = blank(text, at + 1)
-            if at == text.size:
-                return BAIL, at
-            if equal(text, begin, end, keys, 4, 12):
-                if has_vertices or text[at] != OPEN_LIST:
-                    return BAIL, at
-                has_vertices = True
-                while True:
-                    at = blank(text, at + 1)
-                    if not is_at(text, at, OPEN):
-                        return BAIL, at
-                    at = _vertex(text, at + 1, keys, powers, kind, value, number, hard, known, last, count)
-                    if at < 0:
-                        return BAIL, at
-                    at = blank(text, at)
-                    if not is_at(text, at, COMMA):
-                        break
-                if not is_at(text, at, CLOSE_LIST):
-                    return BAIL, at
-                at += 1
-            elif equal(text, begin, end, keys, 12, 17):
-                if has_links or text[at] != OPEN:
-                    return BAIL, at
-                has_links = True
-                at = blank(text, at + 1)
-                more = not is_at(text, at, CLOSE)
-                while more:
-                    at = blank(text, at)
-                    if not is_at(text, at, QUOTE):
-                        return BAIL, at
-                    begin, end = at + 1, string_end(text, at + 1)
-                    at = blank(text, end + 1)
-                    if end < 0 or not is_at(text, at, COLON):
-                        return BAIL, at
-                    at = blank(text, at + 1)
-                    link = _named(text, begin, end, known[2], link, count[_LINKS])
-                    if link < 0 or last[1, link] == i:
-                        return BAIL, at
-                    last[1, link] = i
-                    count[_LINKS] += link == count[_LINKS]
-                    at = _targets(text, at, link, edge, count)
-                    if at < 0:
-                        return BAIL, at
-                    link += 1
-                    at = blank(text, at)
-                    more = is_at(text, at, COMMA)
-                    at += more
-                if not is_at(text, at, CLOSE):
-                    return BAIL, at
-                at += 1
-            elif equal(text, begin, end, keys, 17, 19):
-                if names[0, i]:
-                    return BAIL, at
-                begin = at
-                if text[at] == QUOTE:
-                    end = string_end(text, at + 1)
-                    if end < 0:
-                        return BAIL, at
-                    names[0, i], names[1, i], names[2, i] = 1 + TEXT, at + 1, end
-                    at = end + 1
-                else:
-                    at += is_at(text, at, MINUS)
-                    digits = at
-                    while is_digit(text, at):
-                        at += 1
-                    if not 0 < at - digits < 19 or (text[digits] == ZERO and at > digits + 1):
-                        return BAIL, at
-                    names[0, i], names[1, i], names[2, i] = 1 + WHOLE, begin, at
+            seen += 1
+            if seen <= skip:
+                while at < text.size and text[at] != NEWLINE:
+                    at += 1
             else:
-                return BAIL, at
-            at = blank(text, at)
-            if is_at(text, at, CLOSE):
-                break
-            if not is_at(text, at, COMMA):
-                return BAIL, at
-            at += 1
-        vertices = count[_VERTICES] - first
-        if not vertices:
-            return BAIL, at
-        for e in range(edges, count[_EDGES]):
-            if edge[1, e] >= vertices or edge[2, e] >= vertices:
-                return BAIL, at
-            edge[1, e] = first + edge[1, e] if edge[1, e] >= 0 else -1 - i
-            edge[2, e] += first
-        at = blank(text, at + 1)
-        if at < text.size and text[at] != 10:
-            return BAIL, at
+                i = room.counts[_LINES]
+                room.counts[_LINES] += 1
+                room.line[0, i], room.line[1, i] = number_of_line, room.counts[_VERTICES]
+                room.names[0, i] = room.names[1, i] = room.names[2, i] = 0
+                at = _line(text, at + 1, i, keys, powers, room)
+                if at < 0:
+                    return BAIL, at
+                at = blank(text, at)
+                if at < text.size and text[at] != NEWLINE:
+                    return BAIL, at
         at += 1
         number_of_line += 1
     return seen, min(at, text.size)

@@ -20,8 +20,8 @@ LARGEST = 2**31 - 1
 POWERS = np.array([10.0**n for n in range(23)])
 QUOTE, BACKSLASH, COMMA, COLON = 34, 92, 44, 58
 OPEN_LIST, CLOSE_LIST, OPEN, CLOSE = 91, 93, 123, 125
-MINUS, ZERO, NINE = 45, 48, 57
-_PLUS, _POINT, _E, _SMALL_E = 43, 46, 69, 101
+MINUS, ZERO, NINE, NEWLINE = 45, 48, 57, 10
+PLUS, POINT, _E, _SMALL_E = 43, 46, 69, 101
 # More than the relative error of a number made of 19 digits and one of these powers.
 _MARGIN = 2.0**-50
 
@@ -129,7 +129,7 @@ def read_number(text: Bytes, at: int, powers: Doubles) -> tuple[float, bool, int
         else:
             exponent += 1
         at += 1
-    if is_at(text, at, _POINT):
+    if is_at(text, at, POINT):
         at += 1
         if not is_digit(text, at):
             return 0.0, False, BAIL
@@ -142,7 +142,7 @@ def read_number(text: Bytes, at: int, powers: Doubles) -> tuple[float, bool, int
     if at < text.size and (text[at] == _E or text[at] == _SMALL_E):
         at += 1
         less = is_at(text, at, MINUS)
-        at += less or is_at(text, at, _PLUS)
+        at += less or is_at(text, at, PLUS)
         if not is_digit(text, at):
             return 0.0, False, BAIL
         more = 0

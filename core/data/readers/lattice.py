@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 
 import numpy as np
@@ -18,7 +17,7 @@ import numpy as np
 from abw.core.base.errors import DataError, Problem
 from abw.core.data.feed import Bytes, Fault, Feed, Source, open_feed
 from abw.core.data.instances import Instances, Ints, Link
-from abw.core.data.links import Lazy, following, inverse
+from abw.core.data.links import Lazy, following, inverse, neighbours
 from abw.core.ir.formats import SCHEMAS
 from abw.core.jit.decorators import inner, njit
 
@@ -89,8 +88,7 @@ def read_lattices(feed: Feed, skip: int, limit: int) -> Instances:
     start = np.empty(found + 1, np.int64)
     start[:-1], start[-1] = rows[0, :found], count
 
-    @cache
-    def neighbours() -> tuple[Ints, Ints]:
+    def around() -> tuple[Ints, Ints]:
         positions = np.flatnonzero(kind == _POSITION).astype(np.int32)
         return following(positions, np.searchsorted(start, positions, "right").astype(np.int32), count)
 
@@ -99,8 +97,7 @@ def read_lattices(feed: Feed, skip: int, limit: int) -> Instances:
             "from": lambda: Link(origin),
             "to": lambda: Link(to),
             "arcs": lambda: inverse(to),
-            "prev": lambda: Link(neighbours()[0]),
-            "next": lambda: Link(neighbours()[1]),
+            **neighbours(around),
         }
     )
     fields = {"id": identity, "tag": tag}

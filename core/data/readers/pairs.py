@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
-
-import numpy as np
-
-from abw.core.data.feed import Bytes, Fault, Feed
-from abw.core.data.instances import Instances, Ints, Link
+from abw.core.data.feed import Bytes, Feed, Source
+from abw.core.data.instances import Instances, Ints
 from abw.core.data.intern import intern
-from abw.core.data.links import Lazy, beside
-from abw.core.data.readers.blanks import BEGIN, CONTROL, END, control, split_line
+from abw.core.data.links import Lazy, beside, neighbours
+from abw.core.data.readers.blanks import BEGIN, CONTROL, END, control, parsed, split_line
 from abw.core.ir.formats import SCHEMAS
 from abw.core.jit.decorators import njit
 
@@ -36,52 +31,26 @@ def read_pairs(feed: Feed, skip: int, limit: int) -> Instances:
     An instance's source words come first, then its target words. Errors: DataError. Cost: about 50 ns a
     word.
     """
-    schema = SCHEMAS["pairs"]
-    stop = skip + limit
-    for source in feed.windows(stop):
-        lines, words = source.most()
-        kind = np.empty(lines + words, np.uint8)
-        pieces, rows = np.empty((3, lines + words), np.int32), np.empty((2, lines), np.int32)
-        seen, count, end, code = parse_pairs(source.text, source.begin, skip, stop, kind, pieces, rows)
-        if code or source.enough(seen, stop, skip):
-            break
+    source, kind, pieces, start, line, numbers = parsed(feed, skip, limit, parse_pairs, _room, 3, _FAULTS)
+    word, names = intern(source.data, *pieces[:2])
+    links = Lazy(neighbours(lambda: beside(kind)))  # two vertices of a kind side by side: words of a sentence
+    return Instances(
+        SCHEMAS["pairs"], kind, start, links, {"word": word}, {"word": names}, source.path, line, numbers
+    )
 
-    def faults(at: int, code: int) -> Iterator[Fault]:
-        while code:
-            yield Fault(at, *_FAULTS[code])
-            _, _, at, code = parse_pairs(source.text, source.line_end(at), 0, lines, kind, pieces, rows)
 
-    if code:
-        source.refuse(faults(end, code))
-    source.check(end)
-    found = max(seen - skip, 0)
-    line = rows[1, :found] + np.int32(source.line - 1)
-    numbers = feed.numbers(line, skip)
-    feed.take(source, end, seen)
-    kind = kind[:count]
-    start = np.empty(found + 1, np.int64)
-    start[:-1], start[-1] = rows[0, :found], count
-    word, names = intern(source.data, *pieces[:2, :count])
-
-    @cache
-    def neighbours() -> tuple[Ints, Ints]:
-        return beside(kind)  # side by side, two vertices of one kind are words of one sentence
-
-    links = Lazy({"prev": lambda: Link(neighbours()[0]), "next": lambda: Link(neighbours()[1])})
-    return Instances(schema, kind, start, links, {"word": word}, {"word": names}, source.path, line, numbers)
+def _room(source: Source) -> int:
+    """No fewer than the vertices of a source."""
+    return sum(source.most())
 
 
 @njit
 def parse_pairs(
     text: Bytes, at: int, skip: int, stop: int, kind: Bytes, pieces: Ints, rows: Ints
 ) -> tuple[int, int, int, int]:
-    """Parse pairs from the offset `at` until `stop` of them are seen.
+    """Parse pairs (see `parsed`); a vertex's columns are its word's offsets (`pieces`, see `split_line`).
 
     Any byte up to 32 is a blank, but a line of control characters alone is a fault.
-
-    Fills, for each vertex, its kind and its word's offsets (`pieces`, see `split_line`), and for each pair
-    behind the first `skip` its first vertex and its line (`rows`). Returns the pairs seen, the vertices, the
-    offset behind them, and 0 or the fault found at that offset.
     """
     n = seen = 0
     line = 1

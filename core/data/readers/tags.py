@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from abw.core.data.feed import ALL, Bytes, Fault, Feed, Source
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.intern import intern
-from abw.core.data.links import Lazy, beside, inverse, single
+from abw.core.data.links import Lazy, beside, inverse, neighbours, single
 from abw.core.data.readers.blanks import BEGIN, BEHIND, read_lines
 from abw.core.ir.formats import SCHEMAS
 from abw.core.jit.decorators import njit
@@ -51,8 +51,7 @@ def read_tags(feed: Feed, skip: int, limit: int, frequency: int) -> Instances:
     kind, columns = np.full(count, _COMMON, np.uint8), np.full((3, count), -1, np.int32)
     lay_out(source.text, begin, behind, ptr, words, rare, start, token, kind, columns)
 
-    @cache
-    def neighbours() -> tuple[Ints, Ints]:
+    def around() -> tuple[Ints, Ints]:
         group = columns[_OF].copy()
         group[start[:-1]] = -2
         return beside(group)
@@ -68,8 +67,7 @@ def read_tags(feed: Feed, skip: int, limit: int, frequency: int) -> Instances:
 
     links = Lazy(
         {
-            "prev": lambda: Link(neighbours()[0]),
-            "next": lambda: Link(neighbours()[1]),
+            **neighbours(around),
             "of": lambda: Link(columns[_OF]),
             "chars": lambda: inverse(columns[_OF]),
             "first": lambda: single(start[:-1], start[:-1] + 1, count),

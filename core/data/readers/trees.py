@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
-from numpy.typing import NDArray
 
-from abw.core.data.feed import Bytes, Fault, Feed, Source, count_where
+from abw.core.data.feed import Bytes, Feed, Source, count_where
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.intern import intern
 from abw.core.data.links import Lazy, inverse, single, where
-from abw.core.data.readers.blanks import CONTROL, control
+from abw.core.data.readers.blanks import CONTROL, control, parsed
 from abw.core.ir.formats import SCHEMAS
 from abw.core.jit.decorators import njit
 
@@ -49,73 +46,30 @@ def read_trees(feed: Feed, skip: int, limit: int) -> Instances:
 
     Errors: DataError. Cost: about 60 ns a node.
     """
-    stop = skip + limit
-    for source in feed.windows(stop):
-        lines = 1 + source.ends
-        most = lines + count_where(lambda block: block == ord("("), source.text)
-        nodes, label, word, rows = (np.empty((2, n), np.int32) for n in (most, most, most, lines))
-        kind = np.empty(most, np.uint8)
-        into = kind, nodes, label, word, rows
-        seen, count, end, code = parse_trees(source.text, source.begin, skip, stop, *into)
-        if code or source.enough(seen, stop, skip):
-            break
-
-    def faults(at: int, code: int) -> Iterator[Fault]:
-        while code:
-            yield Fault(at, *_FAULTS[code])
-            _, _, at, code = parse_trees(source.text, source.line_end(at), 0, lines, *into)
-
-    if code:
-        source.refuse(faults(end, code))
-    source.check(end)
-    line = rows[1, : max(seen - skip, 0)] + np.int32(source.line - 1)
-    numbers = feed.numbers(line, skip)
-    feed.take(source, end, seen)
-    return _instances(source, numbers, line, count, kind[:count], nodes, label, word, rows[0])
-
-
-def _instances(
-    source: Source,
-    numbers: NDArray[np.int64],
-    lines: Ints,
-    count: int,
-    kind: NDArray[np.uint8],
-    nodes: Ints,
-    label: Ints,
-    word: Ints,
-    firsts: Ints,
-) -> Instances:
-    schema = SCHEMAS["trees"]
-    parent, right = nodes[0, :count], nodes[1, :count]
-    start = np.empty(len(lines) + 1, np.int64)
-    start[:-1], start[-1] = firsts[: len(lines)], count
-    roots = start[:-1]
+    source, kind, columns, start, line, numbers = parsed(feed, skip, limit, parse_trees, _room, 6, _FAULTS)
+    (parent, right), label, word = columns[:2], columns[2:4], columns[4:]
+    count, roots = len(kind), start[:-1]
 
     def first_child() -> Link:
-        here = np.arange(1, count + 1, dtype=np.int32)
-        return Link(where(right >= 0, here))
+        return Link(where(right >= 0, np.arange(1, count + 1, dtype=np.int32)))
 
-    labels = Lazy({"label": lambda: intern(source.data, *label[:, :count])})
-    words, word_words = intern(source.data, *word[:, :count])
-    return Instances(
-        schema,
-        kind,
-        start,
-        Lazy(
-            {
-                "left": first_child,
-                "right": lambda: Link(right),
-                "children": lambda: inverse(parent),
-                "parent": lambda: Link(parent),
-                "root": lambda: single(roots, roots + 1, count),
-            }
-        ),
-        Lazy({"label": lambda: labels["label"][0], "word": lambda: words}),
-        Lazy({"label": lambda: labels["label"][1], "word": lambda: word_words}),
-        source.path,
-        lines,
-        numbers,
-    )
+    labels = Lazy({"label": lambda: intern(source.data, *label)})
+    words, word_words = intern(source.data, *word)
+    links = {
+        "left": first_child,
+        "right": lambda: Link(right),
+        "children": lambda: inverse(parent),
+        "parent": lambda: Link(parent),
+        "root": lambda: single(roots, roots + 1, count),
+    }
+    fields = Lazy({"label": lambda: labels["label"][0], "word": lambda: words})
+    names = Lazy({"label": lambda: labels["label"][1], "word": lambda: word_words})
+    return Instances(SCHEMAS["trees"], kind, start, Lazy(links), fields, names, source.path, line, numbers)
+
+
+def _room(source: Source) -> int:
+    """No fewer than the vertices of a source."""
+    return 1 + source.ends + count_where(lambda block: block == ord("("), source.text)
 
 
 @njit
@@ -124,20 +78,16 @@ def parse_trees(
     at: int,
     skip: int,
     stop: int,
-    kind: NDArray[np.uint8],
-    nodes: Ints,
-    label: Ints,
-    word: Ints,
+    kind: Bytes,
+    columns: Ints,
     rows: Ints,
 ) -> tuple[int, int, int, int]:
-    """Parse trees from the offset `at` until `stop` of them are seen.
+    """Parse trees (see `parsed`); a vertex's columns are its parent and its last child (-1: none), and the
+    offsets of its label and of its word.
 
-    Fills, for each vertex, its kind, its parent and last child (`nodes`; -1: none) and the offsets of its
-    label and word, and for each tree behind the first `skip` its first vertex and its line (`rows`). Returns
-    the trees seen, the vertices, the offset behind them, and 0 or the fault found at that offset. Any byte up
-    to 32 is a blank, but a line of control characters alone is a fault.
+    Any byte up to 32 is a blank, but a line of control characters alone is a fault.
     """
-    parent, right = nodes[0], nodes[1]
+    parent, right, label, word = columns[0], columns[1], columns[2:4], columns[4:6]
     n = seen = 0
     line = 1
     while at < text.size and seen < stop:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.feed import Fault, Feed, Source
-from abw.core.data.instances import Instances, Ints, Link
+from abw.core.data.instances import Instances, Ints
 from abw.core.data.intern import intern
-from abw.core.data.links import Lazy, beside, single
+from abw.core.data.links import Lazy, beside, neighbours, single
 from abw.core.data.readers.blanks import BEGIN, END, read_lines
 from abw.core.data.readers.tokenise import pieces_of
 from abw.core.ir.formats import SCHEMAS
@@ -53,14 +52,9 @@ def read_words(feed: Feed, skip: int, limit: int, tokens: str) -> Instances:
     word = np.full(count, -1, np.int32)
     word[kind == schema.kinds.index("token")] = number
 
-    @cache
-    def neighbours() -> tuple[Ints, Ints]:
-        return beside(kind)  # side by side, two vertices of one kind are words of one sentence
-
     links = Lazy(
         {
-            "prev": lambda: Link(neighbours()[0]),
-            "next": lambda: Link(neighbours()[1]),
+            **neighbours(lambda: beside(kind)),  # two vertices of a kind side by side: words of a sentence
             "first": lambda: single(start[:-1], start[:-1] + 1, count),
             "last": lambda: single(start[:-1], start[1:] - 1, count),
         }

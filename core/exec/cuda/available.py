@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from abw.core.base.errors import AbwError
-from abw.core.base.extras import install
+from abw.core.base.errors import AbwError, install
 from abw.core.exec.codecache import kernels_folder
 from abw.core.exec.cuda.driver.compiled import SUFFIX
 from abw.core.exec.cuda.driver.device import PATIENCE, Device, Traits

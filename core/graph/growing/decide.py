@@ -15,7 +15,7 @@ from abw.core.data.vertices import INDEX, INSTANCE, KIND, Columns, FieldColumn
 from abw.core.graph.bind import passes
 from abw.core.graph.growing.growth_index import Whose
 from abw.core.ir.growth import Clause, Decision, GrowingKind, Number, Place, Test, Tests
-from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Hop
 
 Bools = NDArray[np.bool_]
 Scores = NDArray[np.floating[Any]]

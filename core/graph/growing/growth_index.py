@@ -10,7 +10,7 @@ import numpy as np
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.vertices import INDEX, INSTANCE, KIND, Columns
 from abw.core.graph.growing.lists import GrownLists
-from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Hop
 
 
 @dataclass(frozen=True, slots=True)

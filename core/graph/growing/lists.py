@@ -9,7 +9,7 @@ import numpy as np
 
 from abw.core.data.instances import Ints
 from abw.core.data.vertices import Columns
-from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Hop
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,9 +38,8 @@ from abw.core.ir.model import (
     ZeroSource,
 )
 from abw.core.ir.network import Network
-from abw.core.ir.paths import Hop
 from abw.core.ir.phases import Phases
-from abw.core.ir.schema import Schema
+from abw.core.ir.schema import Hop, Schema
 
 Given = tuple[NDArray[np.float32], ...]
 MISSING = -(2**31)

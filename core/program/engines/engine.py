@@ -19,8 +19,9 @@ from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy, Schedule
-from abw.core.program.recording.given import Floats, Given
-from abw.core.program.recording.recorder import Ints, Longs, Piece, Recorder, Segment, segment
+from abw.core.program.recording.inputs import Floats, InputRows
+from abw.core.program.recording.machine import MachineRecorder
+from abw.core.program.recording.recorder import Ints, Longs, Piece, Segment, joined, segment
 from abw.core.program.recording.values import BITS
 
 # Nodes of segments whose plans are kept.
@@ -39,24 +40,19 @@ class Planned:
 class Engine:
     """Executes the nodes of a network as programs record them.
 
-    With `compiled` the executor's own tape runs them without plans, if it has one and the policy is the
-    critical rule. Otherwise, and for pieces too large for one thread, each piece is scheduled and planned. A
-    run that begins like an earlier one, node for node, finds the plans of that one again: looking for them
-    takes some nanoseconds a node. `clock` counts the seconds of all runs.
+    The executor's own tape runs them without plans, if it has one, the policy is the critical rule, and the
+    engine is `compiled`. Otherwise, and for pieces too large for one thread, each piece is scheduled and
+    planned. A run that begins like an earlier one, node for node, finds the plans of that one again: looking
+    for them takes some nanoseconds a node. `clock` counts the seconds of all runs.
     """
 
+    compiled = True
+
     def __init__(
-        self,
-        network: Network,
-        params: Params,
-        executor: Executor,
-        policy: Policy,
-        given: Given,
-        compiled: bool = False,
+        self, network: Network, params: Params, executor: Executor, policy: Policy, inputs: InputRows
     ) -> None:
-        self.network, self._params, self._given = network, params, given
+        self.network, self._params, self._inputs = network, params, inputs
         self._executor, self._policy = executor, policy
-        self._compiled = compiled and isinstance(policy, Critical)
         self._names = tuple(t.name for t in network.types)
         self._first: dict[bytes, Planned] = {}
         self._kept = 0
@@ -71,7 +67,9 @@ class Engine:
         self._next, self._base = self._first, base
         self._recorded: list[tuple[Piece, int] | Segment] = []
         self.planned.clear()
-        self.tape: Tape | None = self._executor.tape(BITS) if self._compiled else None
+        self.tape: Tape | None = None
+        if self.compiled and isinstance(self._policy, Critical):
+            self.tape = self._executor.tape(BITS)
         if self.tape is not None:
             self.tape.begin(base * self.network.width)
             self.tape.place(self.planned.type, self.planned.row)
@@ -91,7 +89,7 @@ class Engine:
             self._append(piece)
         return end == "done"
 
-    def round(self, recorder: Recorder, asked: int) -> list[int] | None:
+    def round(self, recorder: MachineRecorder, asked: int) -> list[int] | None:
         """Compute what was recorded, where need be, and answer the `asked` questions that the recorder has
         noted, if the executor's tape can. Cost: see `Tape.round`.
         """
@@ -109,8 +107,8 @@ class Engine:
         return found
 
     def _bring(self, tape: Tape) -> None:
-        if self._given:
-            for constant, since, values in self._given.fresh(self.network):
+        if self._inputs:
+            for constant, since, values in self._inputs.fresh(self.network):
                 tape.bring(constant, since, values)
 
     def _append(self, piece: Piece) -> None:
@@ -130,13 +128,13 @@ class Engine:
         """
         if not len(segment):
             return
-        local_segment, given = self._given.split(self.network, segment)
+        own, given = self._inputs.split(self.network, segment)
         if self.tape is not None:
             self.planned.rows = self.tape.leave()
-        key = b"".join(part.tobytes() for part in (segment.type, local_segment.operand, segment.instance))
+        key = b"".join(part.tobytes() for part in (segment.type, own.operand, segment.instance))
         found = self._next.get(key)
         if found is None:
-            self._next[key] = found = self._plan(local_segment, given)
+            self._next[key] = found = self._plan(own, given)
             self._kept += len(segment)
         made = with_given(found.plan, given) if given else found.plan
         self._next = found.after
@@ -223,7 +221,7 @@ class Engine:
         return (self.planned if self.tape is None else self.tape).values(references)
 
     def _constant(self, reference: int) -> NDArray[np.float32]:
-        given = self._given.row(self.network, reference)
+        given = self._inputs.row(self.network, reference)
         return constant_value(self.network, self._params, reference) if given is None else given
 
     def graph(self, segment: Segment, given: tuple[Floats, ...] | None = None) -> tuple[Graph, Longs, Ints]:
@@ -233,21 +231,18 @@ class Engine:
         `given`: the rows that it numbers; None: it numbers those of the run. Linear in nodes and operands.
         """
         if given is None:
-            segment, given = self._given.split(self.network, segment)
+            segment, given = self._inputs.split(self.network, segment)
         n, width = len(segment), self.network.width
         order = np.argsort(segment.type, kind="stable")
         local = np.empty(n, np.int32)
         local[order] = np.arange(n)
-        sizes = np.diff(segment.operand_ptr)[order]
-        ptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
-        index = np.arange(ptr[-1]) + np.repeat(segment.operand_ptr[:-1][order] - ptr[:-1], sizes)
-        operand = segment.operand[index]
+        ptr, operand = segment.operands(order)
         inside = operand >= segment.first * width
         outside = (operand >= 0) & ~inside
         node, output = np.divmod(operand[inside] - segment.first * width, width)
         outer, which = np.unique(operand[outside], return_inverse=True)
         operand[inside], operand[outside] = local[node] * width + output, n * width + which
-        reader = np.repeat(np.arange(n, dtype=np.int32), sizes)[inside]
+        reader = np.repeat(np.arange(n, dtype=np.int32), np.diff(ptr))[inside]
         counts = np.bincount(segment.type, minlength=len(self._names))
         graph = Graph(
             self.network,
@@ -269,3 +264,35 @@ def with_given(made: Plan, given: tuple[Floats, ...]) -> Plan:
     held = {id(old): new for old, new in zip(made.graph.given, given, strict=True)}
     rows = tuple((arena, row, held[id(old)]) for arena, row, old in made.given)
     return replace(made, graph=replace(made.graph, given=given), given=rows)
+
+
+@dataclass(frozen=True, slots=True)
+class NotFinite:
+    """A node's output that holds `value`: its type and output by name, and its instance's index in the
+    mini-batch. What the node reads is finite.
+    """
+
+    type: str
+    output: str
+    instance: int
+    value: float
+
+
+def not_finite(engine: Engine) -> NotFinite | None:
+    """Find the first node of the run, in the order of recording, with an output that is not finite.
+
+    Cost: reading all values.
+    """
+    network, segment = engine.network, joined(engine.segments)
+    first = len(segment)
+    found: NotFinite | None = None
+    for t in np.unique(segment.type).tolist():
+        nodes = np.flatnonzero(segment.type == t)
+        for o, port in enumerate(network.types[t].outputs):
+            values = engine.computed(nodes * network.width + o).reshape(len(nodes), -1)
+            bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+            if len(bad) and nodes[bad[0]] < first:
+                first, value = int(nodes[bad[0]]), values[bad[0]]
+                odd = float(value[~np.isfinite(value)][0])
+                found = NotFinite(network.types[t].name, port.name, int(segment.instance[first]), odd)
+    return found

@@ -6,7 +6,6 @@ what was seen before is compared, and not scheduled again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -23,10 +22,12 @@ from abw.core.program.recording.recorder import Ints, Segment
 class GraphEngine(Engine):
     """Schedules each structure that it meets once, by the policy, and all instances of it alike."""
 
-    def __init__(self, *given: Any) -> None:  # noqa: ANN401 (as of `Engine`)
-        self._known: dict[bytes, Schedule] = {}
+    compiled = False
+
+    def __init__(self, *parts: Any) -> None:  # noqa: ANN401 (as of `Engine`)
+        self._known: dict[tuple[bytes, bytes], Schedule] = {}
         self._held = 0
-        super().__init__(*given)
+        super().__init__(*parts)
 
     def advance(self, segment: Segment) -> None:
         """Compute all nodes of a run. Errors: AbwError where programs go on after what they asked."""
@@ -39,68 +40,52 @@ class GraphEngine(Engine):
         super().advance(segment)
 
     def _schedule(self, graph: Graph, segment: Segment, local: Ints) -> Schedule:
-        """One schedule for all instances of a structure; structures in the order in which they are met."""
-        order = np.argsort(segment.instance, kind="stable").astype(np.int32)
-        counts = np.bincount(segment.instance)
-        start = np.append(0, np.cumsum(counts)).astype(np.int32)
-        alike: dict[bytes, list[int]] = {}
-        for instance, key in enumerate(self._structures(segment, order, start)):
-            if counts[instance]:
-                alike.setdefault(key, []).append(instance)
-        types, sizes, nodes = [], [], []
-        for key, instances in alike.items():
-            own = self._of_structure(key, segment, order[start[instances[0]] : start[instances[0] + 1]])
-            places = order[start[instances][:, None] + own.nodes]  # (instances, nodes of one)
-            types.append(own.type)
-            sizes.append(np.diff(own.ptr) * len(instances))
-            ends = own.ptr.tolist()
-            nodes += [places[:, a:b].ravel() for a, b in pairwise(ends)]
-        ptr = np.append(0, np.cumsum(np.concatenate(sizes))).astype(np.int32)
-        return Schedule(np.concatenate(types), ptr, local[np.concatenate(nodes)])
+        """One schedule for all instances of a structure; structures in the order in which they are met.
 
-    def _structures(self, segment: Segment, order: Ints, start: Ints) -> Sequence[bytes]:
-        """Of each instance what its nodes are and where each reads: from which of its nodes, or a constant.
-
-        `order` (n,): the nodes, instance after instance; `start`: where each begins there.
+        Errors: AbwError where an instance reads a value of another one.
         """
-        width = self.network.width
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order)) - np.repeat(start[:-1], np.diff(start))
-        sizes = np.diff(segment.operand_ptr)
-        reader = np.repeat(np.arange(len(order)), sizes)
-        node, output = np.divmod(segment.operand, width)
-        node = np.where(segment.operand >= 0, node - segment.first, reader)
-        if (segment.instance[node] != segment.instance[reader]).any():
+        order = np.argsort(segment.instance, kind="stable")
+        instance, type_of = segment.instance[order], segment.type[order]
+        start = np.append(0, np.cumsum(np.bincount(instance)))
+        position = np.empty(len(order), np.int64)  # of each node among those of its instance
+        position[order] = np.arange(len(order)) - start[instance]
+        ptr, operand = segment.operands(order)
+        inner, reader = operand >= 0, np.repeat(instance, np.diff(ptr))
+        node, output = np.divmod(np.where(inner, operand, 0), self.network.width)
+        node = np.where(inner, node - segment.first, 0)
+        if (segment.instance[node] != reader)[inner].any():
             raise AbwError(
                 "granularity graph: an instance reads another one's value, so neither has a graph of its own",
                 hint="granularity cell or op",
             )
-        read = np.where(segment.operand >= 0, place[node] * width + output, -1)
-        begin = segment.operand_ptr[:-1][order]
-        ends = np.append(0, np.cumsum(sizes[order]))
-        read = read[np.repeat(begin - ends[:-1], sizes[order]) + np.arange(ends[-1])]
-        type_of = segment.type[order]
-        edges = ends[start].tolist()
-        return [
-            type_of[a:b].tobytes() + read[c:d].tobytes()
-            for a, b, c, d in zip(start[:-1], start[1:], edges[:-1], edges[1:], strict=True)
-        ]
+        read = np.where(inner, position[node] * self.network.width + output, -1)
+        alike: dict[tuple[bytes, bytes], list[int]] = {}
+        for a, b in pairwise(start.tolist()):
+            if a < b:
+                key = type_of[a:b].tobytes(), read[ptr[a] : ptr[b]].tobytes()
+                alike.setdefault(key, []).append(a)
+        types, sizes, nodes = [], [], []
+        for key, begins in alike.items():
+            own = self._of_structure(key)
+            lanes = order[np.array(begins)[:, None] + own.nodes]  # (instances, nodes of one)
+            types.append(own.type)
+            sizes.append(np.diff(own.ptr) * len(begins))
+            nodes += [lanes[:, a:b].ravel() for a, b in pairwise(own.ptr.tolist())]
+        ends = np.append(0, np.cumsum(np.concatenate(sizes))).astype(np.int32)
+        return Schedule(np.concatenate(types), ends, local[np.concatenate(nodes)])
 
-    def _of_structure(self, key: bytes, segment: Segment, nodes: Ints) -> Schedule:
-        """The schedule of an instance, whose nodes are numbered from 0."""
+    def _of_structure(self, key: tuple[bytes, bytes]) -> Schedule:
+        """The schedule of an instance, by the types of its nodes and what they read: references, -1 for
+        constants.
+        """
         found = self._known.get(key)
         if found is None:
+            types, read = np.frombuffer(key[0], np.int32), np.frombuffer(key[1], np.int64)
             if self._held > MOST_KEPT:
                 self._known, self._held = {}, 0
-            number = np.full(len(segment), -1)
-            number[nodes] = np.arange(len(nodes))
-            sizes = np.diff(segment.operand_ptr)[nodes]
-            at = np.concatenate([np.arange(*segment.operand_ptr[v : v + 2]) for v in nodes.tolist()])
-            read = segment.operand[at]
-            inner = read >= 0
-            source = number[read[inner] // self.network.width - segment.first]
-            target = np.repeat(np.arange(len(nodes)), sizes)[inner]
-            dag = build_dag(self._names, segment.type[nodes], *(e.astype(np.int32) for e in (source, target)))
-            found = self._known[key] = self._policy.schedule(dag)
-            self._held += len(nodes)
+            slots = np.array([len(t.slots) for t in self.network.types])
+            reader = np.repeat(np.arange(len(types), dtype=np.int32), slots[types])[read >= 0]
+            source = (read[read >= 0] // self.network.width).astype(np.int32)
+            found = self._known[key] = self._policy.schedule(build_dag(self._names, types, source, reader))
+            self._held += len(types)
         return found

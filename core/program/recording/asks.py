@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
-from abw.core.exec.interface import Array, Picked, Tape
+from abw.core.exec.interface import Array, Picked
 from abw.core.graph.growing.beam import log_shares, log_softmax
 from abw.core.graph.growing.decide import GOLDEN, WORD, Bools, among, drawn, sampled, shares
 
@@ -83,23 +83,8 @@ class Picks(NamedTuple):
 ARGMAX, ABOVE = question("argmax", (), None), question("above", (), 0.0)
 # What stands for a question that is among `Asks`, or `Picks`.
 BEST = question("best", (), None)
-# Questions that a tape answers, by what the first number of a row says.
+# The questions among `Asks`, by what the first number of a row says.
 WAYS = ("argmax", "above")
-
-
-def packed(asks: Sequence[Ask]) -> Asks:
-    """Questions of `WAYS` as a tape takes them."""
-    rows, masks, masked = np.empty((len(asks), 3), np.int64), list[bytes](), 0
-    limits = rows.view(np.float64)
-    for i, ask in enumerate(asks):
-        rows[i] = WAYS.index(ask.how), ask.handles[0], -1
-        if ask.how == "above":
-            limits[i, 2] = ask.given
-        elif ask.given is not None:
-            rows[i, 2] = masked
-            masks.append(ask.given)
-            masked += len(ask.given)
-    return Asks(rows, np.frombuffer(b"".join(masks), np.uint8), len(asks))
 
 
 def unpacked(asks: Asks) -> list[Ask]:
@@ -113,26 +98,6 @@ def unpacked(asks: Asks) -> list[Ask]:
         mask = asks.masks[given : ends[given]].tobytes() if way == 0 and given >= 0 else None
         found.append(question(WAYS[way], (handle,), limit if way else mask))
     return found
-
-
-def tape_answers(asks: Asks, tape: Tape) -> Sequence[Answer] | None:
-    """The answers in compiled code; None where a score is not a number, or a value is not the tape's."""
-    ways = ways_of(asks)
-    found = tape.choose(asks.rows, asks.masks, asks.number)
-    return found if found is None else as_asked(found, ways)
-
-
-def ways_of(asks: Asks) -> list[int] | None:
-    """How each is asked, by its place in `WAYS`; None where all ask for an argmax."""
-    ways = asks.rows[: asks.number, 0]
-    return ways.tolist() if ways.any() else None
-
-
-def as_asked(found: list[int], ways: list[int] | None) -> Sequence[Answer]:
-    """A tape's answers to questions that were asked in these ways."""
-    if ways is None:
-        return found
-    return [bool(one) if way else one for one, way in zip(found, ways, strict=True)]
 
 
 def answer(how: str, rows: Array, asks: Sequence[Ask]) -> list[Answer]:

@@ -1,7 +1,7 @@
 """The recorder in machine code: calls of cells write to the tape without Python between, on CPython.
 
-So do questions (`argmax`, `above`), on which a program waits then. All that is not a call with values of the
-right classes is left to the function that `recorder.callable_cell` writes, or to `Value`'s.
+So do questions (`argmax`, `above`, `best`), on which a program waits then. All that is not a call with values
+of the right classes is left to the function that `recorder.callable_cell` writes, or to `Value`'s.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abw.core.jit.pointers import Table
-from abw.core.program.recording.asks import ABOVE, ARGMAX, BEST, Ask, Asks, Picks
-from abw.core.program.recording.machine_code import WORDS
+from abw.core.program.recording.asks import ABOVE, ARGMAX, BEST, Answer, Ask, Asks, Picks
+from abw.core.program.recording.machine_code import CLOSED, WORDS
 from abw.core.program.recording.machine_types import (
     BY_NAME,
     FAST,
@@ -25,10 +26,10 @@ from abw.core.program.recording.machine_types import (
     value_type,
 )
 from abw.core.program.recording.recorder import (
-    CLOSED,
     Call,
     Callee,
     Longs,
+    Number,
     Piece,
     Recorder,
     Refuse,
@@ -42,9 +43,10 @@ SWITCH = "ABW_RECORDER"
 # So many words there is room for at first.
 LEAST = 1 << 12
 MOST = 2**63 - 1
-_AT, _LIMIT, _NEXT, _STEP, _OPEN = (WORDS[name] for name in ("at", "limit", "next", "step", "open"))
-_BEGIN, _BEGUN = WORDS["begin"], WORDS["begun"]
+_AT, _BEGIN, _LIMIT, _OPEN = (WORDS[name] for name in ("at", "begin", "limit", "open"))
+_NEXT, _BEGUN, _STEP = (WORDS[name] for name in ("next", "begun", "step"))
 _ASKED, _ABOVES, _MASKED = (WORDS[name] for name in ("asked", "aboves", "masked"))
+_ROOM, _MASK_ROOM, _RANK_ROOM, _K = (WORDS[name] for name in ("room", "mask_room", "rank_room", "k"))
 _PICKS, _RANKED, _LEAST, _MOST = (WORDS[name] for name in ("picks", "ranked", "least", "most"))
 
 
@@ -62,37 +64,60 @@ def is_cell(function: object) -> bool:
     return getattr(getattr(function, "__code__", None), "co_filename", "").startswith("<cell ")
 
 
-class MachineRecorder(Recorder):
-    """As `Recorder`; the tape is memory that machine code writes to."""
+def _word(name: str) -> Any:  # noqa: ANN401 (a property that is a number)
+    """An attribute that is a word of the recorder's state."""
+    number = WORDS[name]
 
-    __slots__ = (
-        *("_asks", "_buffer", "_ends", "_from", "_handles", "_kept", "_masks", "_plus", "_state"),
-        *("head", "resume"),
-    )
+    def read(recorder: MachineRecorder) -> int:
+        return recorder._state[number]
+
+    def write(recorder: MachineRecorder, value: int) -> None:
+        recorder._state[number] = value
+
+    return property(read, write)
+
+
+class MachineRecorder(Recorder):
+    """A recorder whose tape is memory that machine code writes to; it can note questions, too.
+
+    `asking` says how questions are asked now. Those for an argmax or whether a number is above (`asks`) are
+    answered by an executor's tape from what lies at `head`; those for the best of several values are
+    `picked`. The programs that asked go on by `resume(calls, answers, owners, stops, first)`: from number
+    `first` on, each of what `Fiber.going` gave goes on with its answer, as the instance that `owners` says;
+    what it stops with is written to `stops`. It returns the index of the first that stops otherwise than by a
+    question that is noted, or how many there are, and raises what a generator raises. `resumed` is the index
+    of the program that went on last; `sent` says how that stopped, if it is a generator: 1 by yielding, 0 at
+    its end.
+    """
+
+    __slots__ = ("_arrays", "_buffer", "_from", "_state", "_switch", "asking", "head", "resume")
     _buffer: Longs
     _state: ctypes.Array[ctypes.c_int64]
+    next, step = _word("next"), _word("step")
+    resumed, sent = _word("resumed"), _word("sent")
 
     def __init__(self, width: int) -> None:
         self.head = Table((ctypes.c_int64 * len(WORDS))())
         self._state = self.head.words
+        self._arrays: dict[str, NDArray[Any]] = {}
         self._from = 0
+        self._switch: object = None
         self._grow(LEAST)
         self._make_room(LEAST, 4 * LEAST)
         self._make_rank_room(LEAST)
-        self.forget()
-        self._kept: object = None
-        said = "resume(calls, answers, whose, stops, first)"
+        said = "resume(calls, answers, owners, stops, first)"
         self.resume = machine_function("resume", "resume", FAST, said, (self.head,))
         for name, ask in (("argmax", ARGMAX), ("above", ABOVE), ("best", BEST)):
             self._state[WORDS[name]] = id(ask)
         super().__init__(width)
-        self.whose, self.asking = (
-            ctypes.c_int64.from_buffer(self._state, ctypes.sizeof(ctypes.c_int64) * word)
-            for word in (WORDS["whose"], WORDS["asking"])
+        whose, self.asking = (
+            ctypes.c_int64.from_buffer(self._state, ctypes.sizeof(ctypes.c_int64) * WORDS[name])
+            for name in ("whose", "asking")
         )
+        self.whose = cast(Number, whose)
 
     def _grow(self, room: int) -> None:
-        """Room for so many words; those that there are stay."""
+        """Have room for so many words; those that there are stay."""
         at = self._state[_AT]
         buffer = np.empty(room, np.int64)
         buffer[:at] = self._buffer[:at] if at else 0
@@ -100,91 +125,72 @@ class MachineRecorder(Recorder):
         self.head.point(WORDS["words"], buffer)
         self._state[_LIMIT] = room
 
+    def _point(self, **arrays: NDArray[Any]) -> None:
+        """Have these arrays, which are called as the words that say where they lie."""
+        self._arrays |= arrays
+        for name, array in arrays.items():
+            self.head.point(WORDS[name], array)
+
     def _make_room(self, asks: int, masks: int) -> None:
-        """Room for so many questions, and for so many bytes of what is allowed; there are none now."""
-        self._asks, self._masks = np.empty((asks, 3), np.int64), np.empty(masks, np.uint8)
-        self.head.point(WORDS["asks"], self._asks)
-        self.head.point(WORDS["masks"], self._masks)
-        self._state[WORDS["room"]], self._state[WORDS["mask_room"]] = asks, masks
+        """Have room for so many questions, and for so many bytes of what is allowed; there are none now."""
+        self._point(asks=np.empty((asks, 3), np.int64), masks=np.empty(masks, np.uint8))
+        self._state[_ROOM], self._state[_MASK_ROOM] = asks, masks
 
     def _make_rank_room(self, values: int) -> None:
-        """Room for questions to so many values together; there are none now."""
-        self._ends, self._handles = np.zeros(values + 1, np.int64), np.empty(values, np.int64)
-        self._plus = np.empty(values)
-        for name, array in (("ends", self._ends), ("handles", self._handles), ("plus", self._plus)):
-            self.head.point(WORDS[name], array)
-        self._state[WORDS["rank_room"]] = values
-
-    @property
-    def next(self) -> int:
-        """As of `Recorder`."""
-        return self._state[_NEXT]
-
-    @next.setter
-    def next(self, handle: int) -> None:
-        self._state[_NEXT] = handle
-
-    @property
-    def step(self) -> int:
-        """As of `Recorder`."""
-        return self._state[_STEP]
-
-    @step.setter
-    def step(self, step: int) -> None:
-        self._state[_STEP] = step
+        """Have room for questions to so many values together; there are none now."""
+        ends, handles = np.zeros(values + 1, np.int64), np.empty(values, np.int64)
+        self._point(ends=ends, handles=handles, plus=np.empty(values))
+        self._state[_RANK_ROOM] = values
 
     @property
     def noted(self) -> tuple[int, int, int]:
-        """As of `Recorder`."""
+        """The numbers of questions in `asks`, of those among them that ask whether a number is above, and of
+        questions in `picked`.
+        """
         state = self._state
         return state[_ASKED], state[_ABOVES], state[_PICKS]
 
     @property
-    def resumed(self) -> int:
-        """As of `Recorder`."""
-        return self._state[WORDS["resumed"]]
-
-    @property
-    def sent(self) -> int:
-        """As of `Recorder`."""
-        return self._state[WORDS["sent"]]
-
-    @property
     def mixed(self) -> bool:
-        """As of `Recorder`."""
+        """Whether some questions noted are to what was taken already, and others are not."""
         return self._state[_LEAST] < self.begun <= self._state[_MOST]
 
-    def wait_by(self, switch: Callable[[Ask], Any]) -> None:
-        """As of `Recorder`."""
-        self._kept, self._state[WORDS["switch"]] = switch, id(switch)
+    def wait_by(self, switch: Callable[[Ask], Any] | None) -> None:
+        """Let greenlets that ask wait by this: it is given `ARGMAX`, `ABOVE` or `BEST`."""
+        self._switch, self._state[WORDS["switch"]] = switch, id(switch)
 
     def asks(self) -> Asks:
-        """As of `Recorder`."""
-        state = self._state
-        return Asks(self._asks, self._masks[: state[_MASKED]], state[_ASKED])
+        """The questions noted; overwritten by those after `forget`."""
+        state, held = self._state, self._arrays
+        return Asks(held["asks"], held["masks"][: state[_MASKED]], state[_ASKED])
+
+    def as_asked(self, answers: list[int]) -> list[Answer]:
+        """A tape's answers to the questions noted last, with bools where they ask for one."""
+        ways = self._arrays["asks"][: len(answers), 0].tolist()
+        return [bool(one) if way else one for one, way in zip(answers, ways, strict=True)]
 
     def picked(self) -> Picks:
-        """As of `Recorder`."""
-        state = self._state
-        ranked = state[_RANKED]
-        ptr = self._ends[: state[_PICKS] + 1]
-        return Picks(state[WORDS["k"]], self._handles[:ranked], ptr, self._plus[:ranked])
+        """The questions for the best; overwritten by those after `forget`."""
+        state, held = self._state, self._arrays
+        ranked, ptr = state[_RANKED], held["ends"][: state[_PICKS] + 1]
+        return Picks(state[_K], held["handles"][:ranked], ptr, held["plus"][:ranked])
 
     def forget(self) -> None:
-        """As of `Recorder`."""
+        """Forget the questions noted: they are answered."""
         state = self._state
-        if 2 * state[_RANKED] > len(self._handles):
-            self._make_rank_room(2 * len(self._handles))
-        state[_PICKS] = state[_RANKED] = 0
-        if 2 * state[_ASKED] > len(self._asks) or 2 * state[_MASKED] > len(self._masks):
-            self._make_room(2 * len(self._asks), 2 * len(self._masks))
-        state[_ASKED] = state[_MASKED] = state[_ABOVES] = 0
+        asks, masks, values = state[_ROOM], state[_MASK_ROOM], state[_RANK_ROOM]
+        if 2 * state[_RANKED] > values:
+            self._make_rank_room(2 * values)
+        if 2 * state[_ASKED] > asks or 2 * state[_MASKED] > masks:
+            self._make_room(2 * asks, 2 * masks)
+        state[_PICKS] = state[_RANKED] = state[_ASKED] = state[_MASKED] = state[_ABOVES] = 0
         state[_LEAST], state[_MOST] = MOST, -MOST
 
     def drop(self) -> None:
-        """As of `Recorder`."""
-        self._state[_ABOVES] -= int(self._asks[self._state[_ASKED] - 1, 0])
-        self._state[_ASKED] -= 1
+        """Forget the last question noted: it was none."""
+        state = self._state
+        state[_ASKED] -= 1
+        state[_ABOVES] -= int(self._arrays["asks"][state[_ASKED], 0])
 
     def _append(self, words: tuple[int, ...]) -> None:
         """Write a node's words where machine code does not."""
@@ -195,62 +201,59 @@ class MachineRecorder(Recorder):
         self._buffer[at:end] = words
         self._state[_AT] = end
 
+    @property
+    def unread(self) -> int:
+        """How many words are neither taken nor executed."""
+        return self._state[_AT] - self._state[_BEGIN]
+
+    @property
+    def executed(self) -> bool:
+        """Whether a tape has executed, by `head`, what was written since `take`."""
+        return self._state[_BEGIN] != self._from
+
     def take(self) -> Piece:
-        """As of `Recorder`."""
+        """What was written since the last time; it may be overwritten in the next run."""
         state, first, begin = self._state, self._from, self.begun
         at = state[_BEGIN] = self._from = state[_AT]
         end = state[_BEGUN] = self.begun = state[_NEXT]
         return Piece(self._buffer[first:at], (end - begin) // state[_STEP])
 
-    @property
-    def unread(self) -> int:
-        """As of `Recorder`."""
-        return self._state[_AT] - self._state[_BEGIN]
-
-    @property
-    def executed(self) -> bool:
-        """As of `Recorder`."""
-        return self._state[_BEGIN] != self._from
-
     def divert(self, write: Write) -> None:
-        """As of `Recorder`."""
+        """From now on calls give their words to this function, not to the tape."""
         self._state[_OPEN] = 0
         self.asking.value = CLOSED
         self.write = write
 
     def restore(self) -> None:
-        """As of `Recorder`."""
+        """Write to the tape again, from its beginning."""
         self.write = self._append
         self._state[_AT] = self._state[_BEGIN] = self._from = 0
         self._state[_BEGUN] = self.begun
         self._state[_OPEN] = 1
+        self.forget()
 
     def value_class(self, net: Owner, shape: tuple[int, ...]) -> type[Value]:
-        """As of `Recorder`."""
+        """A class for a net's values of a shape, whose methods ask in machine code.
+
+        These do not hold this recorder, nor the net.
+        """
         made = value_type()
         own: dict[str, object] = class_fields(net, shape)
+
+        def asking(code: str, slow: Callable[..., Any], said: str, *size: int) -> Callable[..., Any]:
+            return machine_function(code, code, FAST, said, (self.head, id(made), *size, id(slow)), slow)
+
         if len(shape) == 1:
-            own["argmax"] = _asking_argmax(self._ask(made, shape[0], Value.argmax))
-            own["_best"] = self._pick(made)
+            own["argmax"] = _asking_argmax(asking("ask", Value.argmax, "ask(value, given)", shape[0]))
+            own["_best"] = asking("pick", Value._best, "pick(values, k, plus)")
         if own["_size"] == 1:
-            own["above"] = _asking_above(self._ask(made, 0, Value.above))
-        for name, given in own.items():
-            setattr(made, name, given)
+            own["above"] = _asking_above(asking("ask", Value.above, "ask(value, given)", 0))
+        for name, field in own.items():
+            setattr(made, name, field)
         return made
 
-    def _ask(self, kind: type[Value], size: int, slow: Callable[..., Any]) -> Callable[..., Any]:
-        """What asks values of a class: see `machine_code`. It does not hold this recorder, nor its net."""
-        words = (self.head, id(kind), size, id(slow))
-        return machine_function("ask", "ask", FAST, "ask(value, given)", words, slow)
-
-    def _pick(self, kind: type[Value]) -> Callable[..., Any]:
-        """What asks for the best of several values of a class."""
-        slow = Value._best
-        words = (self.head, id(kind), id(slow))
-        return machine_function("best", "pick", FAST, "best(values, k, plus)", words, slow)
-
     def callable_cell(self, callee: Callee, refuse: Refuse) -> Call:
-        """As of `Recorder`."""
+        """The function that records a call of a cell, or hands it to `refuse`."""
         slow = callable_cell(callee, self, refuse)
         sizes = len(callee.inputs), len(callee.outputs)
         words: list[int | Table] = [self.head, callee.number, *sizes, id(slow)]

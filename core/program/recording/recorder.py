@@ -5,24 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.jit.decorators import njit
-from abw.core.jit.pointers import Table
-from abw.core.program.recording.asks import Ask, Asks, Picks
 from abw.core.program.recording.values import BITS, Owner, Value, value_class
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 # Takes a node's words.
 Write = Callable[[tuple[int, ...]], object]
-# How questions are asked: not noted by the recorder; a greenlet waits by switching; a generator is given what
-# it is to yield; and it was given that.
-CLOSED, BY_SWITCH, BY_YIELD, TO_YIELD = range(4)
-# The bit of a node's first word from which on it says whose it is.
+# The bit of a node's first word from which on it says which instance's it is.
 WHOSE = 32
 TYPE = (1 << WHOSE) - 1
 # A cell as programs call it: values in, a value or a tuple of values out.
@@ -42,21 +37,12 @@ class Callee:
     added: tuple[int, ...]
 
 
-class Refuse(Protocol):
-    """What is called with arguments that are no values of the shapes wanted: raises, or does it otherwise."""
-
-    def __call__(self, callee: Callee, arguments: Sequence[object], /) -> Any:  # noqa: ANN401
-        """What the call gives instead."""
-
-
-class Word(Protocol):
-    """A number, wherever it lies."""
-
-    value: int
+# Called with arguments that are not all values of the shapes wanted: raises, or says what the call gives.
+Refuse = Callable[[Callee, Sequence[object]], Any]
 
 
 class Number:
-    """One of Python's."""
+    """A number that is changed in place."""
 
     __slots__ = ("value",)
 
@@ -71,67 +57,22 @@ class Piece(NamedTuple):
     nodes: int
 
 
-# Goes on, from the place given last, with some (`Fiber.going`), by their answers, with whose they are; writes
-# what each stops with, and gives the place of the first that does otherwise than by a question that is noted,
-# or how many there are. Raises what a generator raises: that is `Recorder.resumed`.
-Resume = Callable[[list[Any], Sequence[Any], list[int], list[Any], int], int]
-
-
 class Recorder:
     """The tape while it is written.
 
-    A node is `1 + inputs` words behind each other: its type's number with its instance's place above `WHOSE`,
+    A node is `1 + inputs` words behind each other: its type's number with its instance's index above `WHOSE`,
     then its operands' handles. A handle is `reference << BITS | kind`. `next` is the handle of the next
-    node's first output without its kind, `begun` that of the first node since `take`; `whose` the place of
+    node's first output without its kind, `begun` that of the first node since `take`; `whose` the index of
     the instance that records, shifted by WHOSE; `write` takes a node's words. Nodes are numbered on from run
     to run, so that a handle of an earlier run is known as such.
-
-    It may note questions, too, as one in machine code does while `asking` says how: `asks`, which a tape
-    answers by what lies at `head`, and `picked`, for the best of several values. This one does not.
     """
 
-    __slots__ = ("_words", "asking", "begun", "next", "step", "whose", "write")
-    head = Table(())
-    resume: Resume | None = None
-    """What goes on with those whose questions are noted; without it nothing is noted."""
-
-    @property
-    def noted(self) -> tuple[int, int, int]:
-        """How many questions of `Asks` are noted; how many of these ask whether a number is above; how many
-        questions of `Picks` are.
-        """
-        return 0, 0, 0
-
-    @property
-    def resumed(self) -> int:
-        """The place of who went on last by `resume`."""
-        return 0
-
-    @property
-    def sent(self) -> int:
-        """How that one stopped, if it is a generator: 1 by yielding, 0 at its end."""
-        return 0
-
-    @property
-    def mixed(self) -> bool:
-        """Whether some questions noted are to what was taken already, and others are not."""
-        return False
-
-    @property
-    def unread(self) -> int:
-        """How many words nobody has taken nor executed."""
-        return len(self._words)
-
-    @property
-    def executed(self) -> bool:
-        """Whether a tape has executed what was written since `take`, by `head`."""
-        return False
+    __slots__ = ("_words", "begun", "next", "step", "whose", "write")
 
     def __init__(self, width: int) -> None:
         self.step = width << BITS
         self.next = self.begun = 0
-        self.whose: Word = Number()
-        self.asking: Word = Number()
+        self.whose: Number = Number()
         self._words: list[int] = []
         self.write: Write
         self.restore()
@@ -147,23 +88,6 @@ class Recorder:
         words = np.fromiter(self._words, np.int64, len(self._words))
         self._words.clear()
         return Piece(words, (self.begun - begin) // self.step)
-
-    def wait_by(self, switch: Callable[[Ask], Any]) -> None:
-        """Greenlets that ask are to wait by this: it is given `ARGMAX`, `ABOVE` or `BEST`."""
-
-    def asks(self) -> Asks:
-        """The questions noted; overwritten by those after `forget`."""
-        raise NotImplementedError
-
-    def picked(self) -> Picks:
-        """The questions for the best; overwritten by those after `forget`."""
-        raise NotImplementedError
-
-    def forget(self) -> None:
-        """The questions noted are answered."""
-
-    def drop(self) -> None:
-        """The last question noted was none."""
 
     def divert(self, write: Write) -> None:
         """From now on calls give their words to this function, not to the tape."""
@@ -246,9 +170,16 @@ class Segment:
     def __len__(self) -> int:
         return len(self.type)
 
+    def operands(self, order: NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
+        """`operand_ptr` and `operand` of the nodes in another order."""
+        sizes = np.diff(self.operand_ptr)[order]
+        ptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
+        index = np.arange(ptr[-1]) + np.repeat(self.operand_ptr[:-1][order] - ptr[:-1], sizes)
+        return ptr, self.operand[index]
+
 
 def joined(segments: Sequence[Segment]) -> Segment:
-    """Some segments that follow each other as one."""
+    """Join segments that follow each other."""
     begins = np.cumsum([0, *(len(each.operand) for each in segments)], dtype=np.int32)
     ends = [each.operand_ptr[1:] + begin for each, begin in zip(segments, begins, strict=False)]
     return Segment(

@@ -11,12 +11,12 @@ import inspect
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from abw.core.base.errors import AbwError
-from abw.core.base.extras import install
+from abw.core.base.errors import AbwError, install
 from abw.core.program.recording.asks import ABOVE, ARGMAX, Ask
-from abw.core.program.recording.recorder import BY_SWITCH, BY_YIELD, CLOSED, TO_YIELD, Number, Word
+from abw.core.program.recording.machine import MachineRecorder
+from abw.core.program.recording.machine_code import BY_SWITCH, BY_YIELD, CLOSED, TO_YIELD
 
 try:
     import greenlet
@@ -28,6 +28,7 @@ Program = Callable[[Any], Any]
 
 
 ASYNC = "a plain function that asks (value.argmax()) waits while all others go on: leave async and await out"
+_YIELD = "a generator function writes: answer = yield value.argmax(…), or yield abw.each(…)"
 
 
 def require_program(function: object) -> None:
@@ -42,7 +43,7 @@ def require_program(function: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """What `each` asks: a function to be run on some items, all side by side."""
+    """What `each` asks: a function to be run on some items, concurrently."""
 
     function: Program
     items: tuple[Any, ...]
@@ -73,60 +74,16 @@ class Failed:
 Outcome = Asked | Done | Failed
 
 
-class Fiber(Protocol):
-    """A program under way."""
-
-    @property
-    def way(self) -> int:
-        """How it asks, as `Recorder.asking` says it."""
-
-    @property
-    def resume(self) -> Callable[[Any], Outcome]:
-        """Goes on with an answer; the first time it begins, whatever that is."""
-
-    @property
-    def going(self) -> Any:  # noqa: ANN401
-        """What `Recorder.resume` goes on with, once it has begun."""
-
-    def stopped(self, got: Any, sent: int, /) -> Outcome:  # noqa: ANN401
-        """Why it stopped, by what it gave that, and how."""
-
-    def raised(self, error: BaseException, /) -> Outcome:
-        """The same, where it raised an error."""
-
-    def throw(self, error: BaseException, /) -> Outcome:
-        """Go on with an error raised where it asked."""
-
-    @property
-    def wait(self) -> Callable[[Asked], Any]:
-        """What is called inside of it to ask something: gives what its program gets for that."""
-
-    def ended(self) -> None:
-        """It was told that it has come to its end."""
-
-
-class Noting(Protocol):
-    """What may note questions: see `Recorder`."""
-
-    @property
-    def asking(self) -> Word:
-        """How they are asked."""
-
-    def drop(self) -> None:
-        """The last question noted was none."""
-
-
-class Silent:
-    """Notes none."""
-
-    asking = Number()
-
-    def drop(self) -> None:
-        """Never called."""
+def run_through(function: Program, item: object) -> Done | Failed:
+    """Call a program, and say how it ended."""
+    try:
+        return Done(function(item))
+    except (Exception, Stopped) as error:
+        return Failed(error)
 
 
 class Fibers:
-    """Makes fibers."""
+    """Makes fibers, and keeps the greenlets of those that have ended."""
 
     def __init__(self) -> None:
         self._free: list[Any] = []
@@ -135,7 +92,7 @@ class Fibers:
         self.context = contextvars.copy_context()
 
     def begin(self) -> None:
-        """What is called from here switches between fibers."""
+        """Let fibers switch back to the caller of this."""
         self.context = contextvars.copy_context()
         if greenlet is None:
             return
@@ -143,14 +100,14 @@ class Fibers:
         if self._thread != threading.get_ident():  # greenlets belong to a thread
             self._free, self._thread = [], threading.get_ident()
 
-    def make(self, function: Program, item: object, noting: Noting) -> Fiber:
-        """A fiber of a function on an item, whose questions may be noted."""
+    def make(self, function: Program, item: object, noting: MachineRecorder | None) -> Fiber:
+        """Make a fiber of a function on an item; `noting` is what notes its questions, if anything does."""
         if inspect.isgeneratorfunction(function):
             return GeneratorFiber(function, item, noting)
-        return PlainFiber(function, item) if greenlet is None else GreenletFiber(self, function, item)
+        return Fiber(function, item) if greenlet is None else GreenletFiber(self, function, item)
 
     def worker(self) -> Any:  # noqa: ANN401 (a greenlet)
-        """One that waits for a function and an item."""
+        """A greenlet that waits for a function and an item."""
         if self._free:
             made = self._free.pop()
         else:
@@ -160,7 +117,7 @@ class Fibers:
         return made
 
     def free(self, worker: Any) -> None:  # noqa: ANN401
-        """Take back a worker whose function has ended."""
+        """Take back a greenlet whose function has ended."""
         self._free.append(worker)
 
     def _work(self) -> None:
@@ -171,67 +128,96 @@ class Fibers:
             del function, item
 
 
-def run_through(function: Program, item: object) -> Done | Failed:
-    """Call a program."""
-    try:
-        return Done(function(item))
-    except (Exception, Stopped) as error:
-        return Failed(error)
+class Fiber:
+    """A program under way. This is a plain function where greenlet is not installed: it can ask nothing.
+
+    `way`: how it asks, as `MachineRecorder.asking` says it.
+    """
+
+    __slots__ = ("_function", "_item")
+    way = CLOSED
+
+    def __init__(self, function: Program, item: object) -> None:
+        self._function, self._item = function, item
+
+    def resume(self, answer: Any) -> Outcome:  # noqa: ANN401
+        """Go on with an answer; the first time begin, whatever that is."""
+        return run_through(self._function, self._item)
+
+    def throw(self, error: BaseException) -> Outcome:
+        """Go on with an error raised where it asked."""
+        raise error
+
+    def wait(self, asked: Asked) -> Any:  # noqa: ANN401
+        """Ask something inside of it; gives what its program gets for that. Errors: AbwError."""
+        raise AbwError(
+            "a plain function that asks for values needs greenlet, which is not installed",
+            hint=f"yield in it: answer = yield value.argmax(…); or, {install('programs')}",
+        )
+
+    @property
+    def going(self) -> Any:  # noqa: ANN401
+        """What `MachineRecorder.resume` goes on with, once the program has begun."""
+        return None
+
+    def stopped(self, got: Any, sent: int) -> Outcome:  # noqa: ANN401
+        """Say why it stopped, by what `going` gave and `MachineRecorder.sent`."""
+        outcome: Outcome = got
+        return outcome
+
+    def raised(self, error: BaseException) -> Outcome:
+        """Say why it stopped, where `going` raised an error; raises what is no program's."""
+        raise error
+
+    def ended(self) -> None:
+        """Free what it holds: it has come to its end."""
 
 
-class GreenletFiber:
-    """A plain function. It is gone on with by greenlet itself, without a function of ours between."""
+class GreenletFiber(Fiber):
+    """A plain function in a greenlet, which goes on without a function of ours between."""
 
-    __slots__ = ("_fibers", "_function", "_item", "_worker", "resume", "wait")
+    __slots__ = ("_fibers", "_worker", "resume", "wait")
     way = BY_SWITCH
 
     def __init__(self, fibers: Fibers, function: Program, item: object) -> None:
         self._fibers, self._function, self._item = fibers, function, item
         self._worker: Any = None
-        self.resume: Callable[[Any], Outcome] = self._begin
-        self.wait: Callable[[Asked], Any] = fibers.hub.switch
+        self.resume: Callable[[Any], Outcome] = self._begin  # type: ignore[assignment]
+        self.wait: Callable[[Asked], Any] = fibers.hub.switch  # type: ignore[assignment]
 
     def _begin(self, _: object) -> Outcome:
         self._worker = worker = self._fibers.worker()
         self.resume = worker.switch
         return self.resume((self._function, self._item))
 
-    @property
-    def going(self) -> Any:  # noqa: ANN401
-        """As in `Fiber`."""
-        return self.resume
-
-    def stopped(self, got: Outcome, sent: int) -> Outcome:
-        """As in `Fiber`."""
-        return got
-
-    def raised(self, error: BaseException) -> Outcome:
-        """Never called: a program's errors are outcomes. Raises it."""
-        raise error
-
     def throw(self, error: BaseException) -> Outcome:
-        """As in `Fiber`."""
+        """Go on with an error raised where it asked."""
         outcome: Outcome = self._worker.throw(error)
         return outcome
 
+    @property
+    def going(self) -> Any:  # noqa: ANN401
+        """The greenlet's switch."""
+        return self.resume
+
     def ended(self) -> None:
-        """As in `Fiber`."""
+        """Give the greenlet back."""
         self._fibers.free(self._worker)
 
 
-class GeneratorFiber:
+class GeneratorFiber(Fiber):
     """A generator function, which yields what it asks."""
 
-    __slots__ = ("_asked", "_function", "_generator", "_item", "_noting")
+    __slots__ = ("_asked", "_generator", "_noting")
     way = BY_YIELD
 
-    def __init__(self, function: Program, item: object, noting: Noting) -> None:
+    def __init__(self, function: Program, item: object, noting: MachineRecorder | None = None) -> None:
         self._function, self._item, self._noting = function, item, noting
         self._generator: Generator[Asked, Any, Any] | None = None
         self._asked: Asked | None = None
 
     def resume(self, answer: Any, error: BaseException | None = None) -> Outcome:  # noqa: ANN401
-        """As in `Fiber`; with an error as `throw`."""
+        """Go on with an answer, or an error; the first time begin."""
         try:
             if self._generator is None:
                 self._generator = self._function(self._item)
@@ -243,93 +229,52 @@ class GeneratorFiber:
             return self.raised(raised)
         return self.stopped(got, 1)
 
+    def throw(self, error: BaseException) -> Outcome:
+        """Go on with an error raised where it asked."""
+        return self.resume(None, error)
+
+    def wait(self, asked: Asked) -> Asked:
+        """Give what it is to yield. Errors: AbwError where another question waits for that."""
+        noting = self._noting
+        if self._asked is not None or (noting is not None and noting.asking.value == TO_YIELD):
+            raise AbwError("what was asked before was not yielded", hint=_YIELD)
+        self._asked = asked
+        return asked
+
     @property
     def going(self) -> Any:  # noqa: ANN401
-        """As in `Fiber`."""
+        """The generator."""
         return self._generator
 
     def stopped(self, got: Any, sent: int) -> Outcome:  # noqa: ANN401
-        """As in `Fiber`."""
+        """Say why it stopped: it yielded this (`sent` is 1), or returned it (0)."""
         if not sent:
             if self._forget():
                 return Failed(AbwError("what was asked last was not yielded", hint=_YIELD))
             return Done(got)
-        asking = self._noting.asking
-        if (got is ARGMAX or got is ABOVE) and asking.value == TO_YIELD:
-            asking.value = BY_YIELD
-            return got
+        noting = self._noting
+        if (got is ARGMAX or got is ABOVE) and noting is not None and noting.asking.value == TO_YIELD:
+            noting.asking.value = BY_YIELD
+            noted: Ask = got
+            return noted
         if self._asked is None or got is not self._asked:
             wrong = AbwError(f"what was yielded asks nothing: {type(got).__name__}", hint=_YIELD)
             self._forget()
             return self.throw(wrong)
-        self._asked = None
-        return got
+        outcome, self._asked = self._asked, None
+        return outcome
 
     def raised(self, error: BaseException) -> Outcome:
-        """As in `Fiber`."""
+        """Say that it stopped with an error."""
         self._forget()
         return Failed(error)
 
     def _forget(self) -> bool:
         """Whether it has asked something that it did not yield, which is forgotten."""
         asked, self._asked = self._asked, None
-        if self._noting.asking.value == TO_YIELD:
-            self._noting.drop()
-            self._noting.asking.value = BY_YIELD
+        noting = self._noting
+        if noting is not None and noting.asking.value == TO_YIELD:
+            noting.drop()
+            noting.asking.value = BY_YIELD
             return True
         return asked is not None
-
-    def throw(self, error: BaseException) -> Outcome:
-        """As in `Fiber`."""
-        return self.resume(None, error)
-
-    def ended(self) -> None:
-        """As in `Fiber`."""
-
-    def wait(self, ask: Asked) -> Asked:
-        """As in `Fiber`: what it is to yield. Errors: AbwError where another question waits for that."""
-        if self._asked is not None or self._noting.asking.value == TO_YIELD:
-            raise AbwError("what was asked before was not yielded", hint=_YIELD)
-        self._asked = ask
-        return ask
-
-
-_YIELD = "a generator function writes: answer = yield value.argmax(…), or yield abw.each(…)"
-
-
-class PlainFiber:
-    """A plain function where greenlet is not installed."""
-
-    __slots__ = ("_function", "_item")
-    way = CLOSED
-
-    def __init__(self, function: Program, item: object) -> None:
-        self._function, self._item = function, item
-
-    def resume(self, _: object) -> Outcome:
-        """As in `Fiber`: once, to its end."""
-        return run_through(self._function, self._item)
-
-    def throw(self, error: BaseException) -> Outcome:
-        """Never called: it asks nothing."""
-        raise error
-
-    @property
-    def going(self) -> None:
-        """As in `Fiber`: nothing."""
-
-    def stopped(self, got: Outcome, sent: int) -> Outcome:
-        """Never called."""
-        return got
-
-    raised = throw
-
-    def ended(self) -> None:
-        """As in `Fiber`."""
-
-    def wait(self, ask: Asked) -> Any:  # noqa: ANN401
-        """Refuse. Errors: AbwError."""
-        raise AbwError(
-            "a plain function that asks for values needs greenlet, which is not installed",
-            hint=f"yield in it: answer = yield value.argmax(…); or, {install('programs')}",
-        )

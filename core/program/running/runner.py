@@ -16,20 +16,17 @@ from abw.core.program.recording.asks import (
     ABOVE,
     ARGMAX,
     BEST,
-    WAYS,
     Answer,
     Ask,
     Picks,
     answer,
-    as_asked,
-    packed,
     packed_bests,
-    tape_answers,
     unpacked,
     unpacked_bests,
-    ways_of,
 )
-from abw.core.program.recording.recorder import CLOSED, WHOSE, Recorder, StaleError, segment
+from abw.core.program.recording.machine import MachineRecorder
+from abw.core.program.recording.machine_code import CLOSED
+from abw.core.program.recording.recorder import WHOSE, Recorder, StaleError, segment
 from abw.core.program.recording.values import BITS, KINDS
 from abw.core.program.running.fibers import (
     Asked,
@@ -48,7 +45,11 @@ Going = tuple[Task, Answer, BaseException | None]
 
 
 class BatchRunner:
-    """A mini-batch under way. `rounds`: how often all programs waited; `log`: kept where one is given."""
+    """A mini-batch under way, executed by `engine`. `rounds`: how often all programs waited.
+
+    Where the recorder can note questions, and nothing has to be logged, it does: `_asks` has constants in
+    their place then.
+    """
 
     def __init__(
         self,
@@ -59,7 +60,8 @@ class BatchRunner:
         seed: int,
         log: Log | None = None,
     ) -> None:
-        self._network, self._recorder, self._engine = network, recorder, engine
+        """`log` gets all questions and answers."""
+        self._network, self._recorder, self.engine = network, recorder, engine
         self._fibers, self._seed, self._log = fibers, seed, log
         self._slots = np.array([len(t.slots) for t in network.types], np.int32)
         self._base = recorder.next // recorder.step
@@ -74,10 +76,10 @@ class BatchRunner:
         self.rounds = 0
         fibers.begin()
         engine.begin(self._base)
-        recorder.forget()
-        self._noting = log is None and engine.tape is not None
-        if fibers.hub is not None:
-            recorder.wait_by(fibers.hub.switch)
+        self._noting: MachineRecorder | None = None
+        if isinstance(recorder, MachineRecorder) and log is None and engine.tape is not None:
+            self._noting = recorder
+            recorder.wait_by(fibers.hub and fibers.hub.switch)
 
     def begin(self, function: Program, item: object, number: int) -> Task:
         """Begin the program of an instance, which has this number among all; it runs until it waits.
@@ -86,9 +88,8 @@ class BatchRunner:
         """
         if self._current is not None or self._going:
             raise AbwError("a program cannot begin another one's instances", hint="abw.each(function, items)")
-        task = Task(
-            (number,), len(self._numbers) << WHOSE, fiber=self._fibers.make(function, item, self._recorder)
-        )
+        fiber = self._fibers.make(function, item, self._noting)
+        task = Task((number,), len(self._numbers) << WHOSE, fiber=fiber)
         self._numbers.append(number)
         self._go_on([(task, None, None)])
         return task
@@ -99,7 +100,7 @@ class BatchRunner:
             pass
 
     def steps(self) -> Iterator[None]:
-        """As `finish`, with a stop each time that all programs wait or have ended."""
+        """Run all programs to their ends, with a stop each time that all wait or have ended."""
         while self._waiting:
             tasks, found = self._answered()
             self._last = tasks
@@ -112,7 +113,8 @@ class BatchRunner:
         """Raise Stopped in the programs that went on in the last step and wait again; those that wait longer
         were held up by them. Called between `steps`.
         """
-        self._keep_noted()
+        if self._noting is not None:
+            self._unpack_noted(self._noting)
         last = set(map(id, self._last))
         waiting = zip(self._waiting, self._asks, strict=True)
         held = [(task, ask) for task, ask in waiting if id(task) not in last]
@@ -122,44 +124,40 @@ class BatchRunner:
 
     def _answered(self) -> tuple[list[Task], Sequence[Answer]]:
         """Some of those who wait, with their answers; all others wait on, or are ready with errors."""
-        recorder = self._recorder
-        noted, aboves, picks = recorder.noted
-        if picks and picks == len(self._waiting) and not recorder.mixed:
-            best = self._best(recorder.picked())
-            if best is not None:
-                recorder.forget()
-                tasks, self._waiting, self._asks = self._waiting, [], []
-                return tasks, best
-        if noted and noted == len(self._waiting):
-            before, ways = recorder.begun, ways_of(recorder.asks()) if aboves else None
-            found = self._engine.round(recorder, noted)
-            self.rounds += recorder.begun > before
+        if (noting := self._noting) is not None:
+            noted, aboves, picks = noting.noted
+            waiting, found = len(self._waiting), None
+            if picks == waiting and not noting.mixed:
+                if (found := self._best(noting.picked())) is not None:
+                    noting.forget()
+            elif noted == waiting:
+                before = noting.begun
+                found = self.engine.round(noting, noted)
+                self.rounds += noting.begun > before
+                if aboves and found is not None:
+                    found = noting.as_asked(found)
             if found is not None:
                 tasks, self._waiting, self._asks = self._waiting, [], []
-                return tasks, as_asked(found, ways)
-        self._keep_noted()
+                return tasks, found
+            self._unpack_noted(noting)
         return self._settled(*self._due())
 
-    def _keep_noted(self) -> None:
-        """Questions that the recorder has noted as such that it has not."""
-        recorder = self._recorder
-        noted, _, picks = recorder.noted
-        if noted:
-            asks = iter(unpacked(recorder.asks()))
-            self._asks = [next(asks) if ask is ARGMAX or ask is ABOVE else ask for ask in self._asks]
-        if picks:
-            asks = iter(unpacked_bests(recorder.picked()))
-            self._asks = [next(asks) if ask is BEST else ask for ask in self._asks]
-        if noted or picks:
-            recorder.forget()
+    def _unpack_noted(self, noting: MachineRecorder) -> None:
+        """Put the questions that the recorder has noted in the place of constants."""
+        asks, picks = iter(unpacked(noting.asks())), iter(unpacked_bests(noting.picked()))
+        self._asks = [
+            next(asks) if ask is ARGMAX or ask is ABOVE else next(picks) if ask is BEST else ask
+            for ask in self._asks
+        ]
+        noting.forget()
 
     def _best(self, picks: Picks) -> Sequence[Answer] | None:
         """The answers to questions for the best, all of them to what is computed already, or none."""
         if picks.handles[: picks.ptr[1]].max() >= self._recorder.begun:
             self.rounds += 1
             self.advance()
-        assert self._engine.tape is not None
-        return self._engine.tape.best(*picks)
+        assert self.engine.tape is not None
+        return self.engine.tape.best(*picks)
 
     def _due(self) -> tuple[list[Task], list[Ask]]:
         """Who is answered next, and what it asks, which is computed then."""
@@ -188,8 +186,10 @@ class BatchRunner:
         return [*compress(tasks, right)], [*compress(found, right)]
 
     def ask(self, asked: Asked) -> Any:  # noqa: ANN401
-        """As in `Runner`: a program is left until there is an answer; what is none gets it at once."""
-        current = self._going[self._recorder.resumed] if self._going else self._current
+        """Leave the program that asks until there is an answer; outside of programs answer at once."""
+        current = self._current
+        if self._noting is not None and self._going:
+            current = self._going[self._noting.resumed]
         if current is not None and current.fiber is not None:
             return current.fiber.wait(asked)
         if isinstance(asked, Branches):
@@ -203,12 +203,12 @@ class BatchRunner:
         return found
 
     def values(self, handles: Sequence[int]) -> Array:
-        """As in `Runner`. Errors: AbwError for one of an earlier run."""
+        """The values of handles, all of one shape. Errors: AbwError for one of an earlier run."""
         references = np.array(handles, np.int64) >> BITS
         own = references - self._base * self._network.width
         if ((references >= 0) & (own < 0)).any():
             raise AbwError(f"a value of an earlier run was asked for: {GONE}", hint=KEEP)
-        return self._engine.values(np.where(references >= 0, own, references))
+        return self.engine.values(np.where(references >= 0, own, references))
 
     def advance(self) -> None:
         """Compute what was recorded. Errors: AbwError for values of an earlier run, TooLargeError."""
@@ -216,24 +216,24 @@ class BatchRunner:
         piece = self._recorder.take()
         if not piece.nodes:
             return
-        if not self._engine.taped(piece):
+        if not self.engine.taped(piece):
             try:
                 new = segment(piece, self._slots, self._network.width, self._base, first)
             except StaleError as stale:
                 raise self._stale(stale) from None
-            self._engine.advance(new)
+            self.engine.advance(new)
 
     def _go_on(self, going: Iterable[Going]) -> None:
         """Programs go on until each waits or has ended; so do those that get ready meanwhile."""
         waiting, asks, way = self._waiting, self._asks, CLOSED
-        whose, asking = self._recorder.whose, self._recorder.asking
+        whose, noting = self._recorder.whose, self._noting
         try:
             while True:
                 for task, found, error in going:
                     fiber, self._current = task.fiber, task
                     assert fiber is not None
-                    if self._noting and fiber.way != way:
-                        asking.value = way = fiber.way
+                    if noting is not None and fiber.way != way:
+                        noting.asking.value = way = fiber.way
                     whose.value = task.whose
                     outcome = fiber.resume(found) if error is None else fiber.throw(error)
                     if outcome is ARGMAX or (type(outcome) is Ask and outcome.how != "sample"):
@@ -245,13 +245,14 @@ class BatchRunner:
                     break
                 going, self._ready = self._ready, []
         finally:
-            self._current, asking.value = None, CLOSED
+            self._current = None
+            if noting is not None:
+                noting.asking.value = CLOSED
 
     def _resumed(self, tasks: list[Task], found: Sequence[Answer]) -> bool:
-        """As `_go_on`, where all wait in one way that `Recorder.resume` goes on with; whether they do."""
-        recorder = self._recorder
-        resume = recorder.resume
-        if resume is None or not self._noting or self._waiting or self._ready:
+        """Go on by `MachineRecorder.resume` with programs that all wait in one way; whether they do."""
+        recorder = self._noting
+        if recorder is None or self._waiting or self._ready:
             return False
         if self._crew.tasks is not tasks:
             self._crew = crew_of(tasks)
@@ -264,7 +265,7 @@ class BatchRunner:
             while True:
                 recorder.asking.value = crew.way
                 try:
-                    at = resume(crew.going, found, crew.whose, asks, at)
+                    at = recorder.resume(crew.going, found, crew.whose, asks, at)
                     if at == len(tasks):
                         break
                     outcome = crew.fibers[at].stopped(asks[at], recorder.sent)
@@ -297,7 +298,7 @@ class BatchRunner:
             self._asks.append(outcome)
         elif isinstance(outcome, Branches):
             for branch, item in zip(task.fork(len(outcome.items)), outcome.items, strict=True):
-                branch.fiber = self._fibers.make(outcome.function, item, self._recorder)
+                branch.fiber = self._fibers.make(outcome.function, item, self._noting)
                 self._ready.append((branch, None, None))
             if not outcome.items:
                 self._ready.append((task, [], None))
@@ -320,34 +321,28 @@ class BatchRunner:
         task.branches = ()
 
     def _answers(self, asks: Sequence[Ask]) -> list[Answer]:
-        """The answers to questions: by the tape where it can, else those of one kind to values of one shape
-        together.
-        """
-        tape, found = self._engine.tape, dict[int, Answer]()
-        ours = [i for i, ask in enumerate(asks) if ask.how in WAYS]
-        if tape is not None and ours:
-            got = tape_answers(packed([asks[i] for i in ours]), tape)
-            found = {} if got is None else dict(zip(ours, got, strict=True))
+        """The answers to questions: of those of one kind to values of one shape together."""
+        found: list[Answer] = [None] * len(asks)
         alike: dict[tuple[str, int, int], list[int]] = {}
         for i, ask in enumerate(asks):
-            if i not in found:
-                k = ask.given.k if ask.how == "best" else 0
-                alike.setdefault((ask.how, ask.handles[0] & (KINDS - 1), k), []).append(i)
+            k = ask.given.k if ask.how == "best" else 0
+            alike.setdefault((ask.how, ask.handles[0] & (KINDS - 1), k), []).append(i)
         for group in alike.values():
-            found.update(zip(group, self._of_values([asks[i] for i in group]), strict=True))
-        return [found[i] for i in range(len(asks))]
+            for i, one in zip(group, self._of_values([asks[i] for i in group]), strict=True):
+                found[i] = one
+        return found
 
     def _of_values(self, asks: Sequence[Ask]) -> Sequence[Answer]:
         """The answers to questions of one kind to values of one shape."""
-        if asks[0].how == "best" and self._engine.tape is not None:
-            found = self._engine.tape.best(*packed_bests(asks))
+        if asks[0].how == "best" and self.engine.tape is not None:
+            found = self.engine.tape.best(*packed_bests(asks))
             if found is not None:
                 return found
         return answer(asks[0].how, self.values([handle for ask in asks for handle in ask.handles]), asks)
 
     def _stale(self, stale: StaleError) -> AbwError:
-        number, place, slot = stale.args
-        whose = self._numbers[place] if self._numbers else 0
+        number, index, slot = stale.args
+        instance = self._numbers[index] if self._numbers else 0
         net_type = self._network.types[number]
-        message = f"instance {whose}: input '{net_type.slots[slot].name}' of {net_type.name} is a value of an"
-        return AbwError(f"{message} earlier run: {GONE}", hint=KEEP)
+        what = f"instance {instance}: input '{net_type.slots[slot].name}' of {net_type.name}"
+        return AbwError(f"{what} is a value of an earlier run: {GONE}", hint=KEEP)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from abw.core.exec.interface import Array
 from abw.core.program.recording.asks import Answer, Ask, chance
-from abw.core.program.recording.recorder import CLOSED
+from abw.core.program.recording.machine_code import CLOSED
 from abw.core.program.running.fibers import Asked, Done, Failed, Fiber
 
 # Whose a question is: an instance's number; then, for each `each` around it, the how many-th of its program

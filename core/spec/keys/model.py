@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abw.core.ir.answers import FORMS
 from abw.core.ir.formats import BESIDE, FORMATS
-from abw.core.ir.model import SIMPLE
+from abw.core.ir.model import FORMS, SIMPLE
 from abw.core.ir.operations import FUNCTIONS, SIGNS
 from abw.core.ir.schema import DERIVED
 from abw.core.spec.keys.section import (

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import get_args
 
 from abw.core.base.errors import did_you_mean
-from abw.core.ir.answers import FORMS, VERTEX, Answer, Form
 from abw.core.ir.cell import Shape
-from abw.core.ir.model import Table
+from abw.core.ir.model import FORMS, VERTEX, Answer, Form
 from abw.core.ir.schema import Schema
 from abw.core.spec.keys.model import ANSWER
+from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.vocab import read_vocabulary
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
@@ -27,13 +27,11 @@ def read_answer(
     node: Mapping,
     shape: Shape | None,
     kinds: Collection[str],
-    schema: Schema,
-    tables: dict[str, tuple[int, Table | None]],
+    resolver: Resolver,
     reach: Reach,
-    report: Report,
 ) -> Answer:
     """What a mapping says of an output whose values have this shape, on vertices of these kinds."""
-    what = f"output '{key.text}'"
+    what, report = f"output '{key.text}'", resolver.report
     entries = ANSWER.entries(node, report, f" of {what}")
     written, top = entries.text("as"), entries.integer("top") or 0
     form: Form = "label" if top else "values"
@@ -48,23 +46,21 @@ def read_answer(
     size = shape[0] if shape and len(shape) == 1 else None
     if size is not None and top > size:
         report.add(f"{what} has {size} labels, not {top}", node.where, "top: as many or fewer")
-    names, path = _names(node.get("names"), what, tables, reach, report)
+    names, path = _names(node.get("names"), what, resolver, reach)
     if names is not None and form == "values":
         report.add("names are those of labels", node.where, "as: label, as: probabilities or top: 3")
     if names is not None and size is not None and len(names) != size:
         report.add(
             f"{what} has {size} labels, and {len(names)} names", node.where, "one name a label, in order"
         )
-    return Answer(form, top, names, read_beside(key, node, kinds, schema, report), path)
+    return Answer(form, top, names, read_beside(key, node, kinds, resolver), path)
 
 
-def read_beside(
-    key: Scalar, node: Mapping, kinds: Collection[str], schema: Schema, report: Report
-) -> tuple[str, ...]:
+def read_beside(key: Scalar, node: Mapping, kinds: Collection[str], resolver: Resolver) -> tuple[str, ...]:
     """The fields that an output on vertices of these kinds wants beside its values."""
-    found = []
+    found, report = [], resolver.report
     for name in _list(node.get(FIELDS), f"fields of output '{key.text}'", report):
-        known = {kind: _beside(kind, schema) for kind in sorted(kinds)}
+        known = {kind: _beside(kind, resolver.schema) for kind in sorted(kinds)}
         missing = [kind for kind in known if name.text not in known[kind]]
         if missing:
             hint = suggest(name.text, known[missing[0]])
@@ -97,13 +93,10 @@ def _list(node: Node | None, what: str, report: Report) -> list[Scalar]:
 
 
 def _names(
-    node: Node | None,
-    what: str,
-    tables: dict[str, tuple[int, Table | None]],
-    reach: Reach,
-    report: Report,
+    node: Node | None, what: str, resolver: Resolver, reach: Reach
 ) -> tuple[tuple[str, ...] | None, Path | None]:
     """What labels are called, and the file that says so."""
+    report = resolver.report
     if node is None:
         return None, None
     if isinstance(node, Sequence):
@@ -111,7 +104,7 @@ def _names(
     written = fields.text(node, f"names of {what}", report)
     if written is None:
         return None, None
-    rows, path = None, None
+    rows, path, tables = None, None, resolver.tables
     if written.text in tables:
         table = tables[written.text][1]
         if table is not None and table.vocab is None:

@@ -79,10 +79,11 @@ def named(
 class Cells:
     """The cells that a model names, each file read once and each set of sizes made once.
 
-    `own` are those of its section `cells`, of which `used` were named.
+    `dims` are the model's, `own` the cells of its section `cells`, of which `used` were named.
     """
 
     reach: Reach
+    dims: Dims
     report: Report
     own: Names[str, tuple[Scalar, CellFile | None]] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
@@ -112,44 +113,42 @@ class Cells:
         return self.made[key]
 
 
-def draft_types(
-    node: Mapping, cells: Cells, schema: Schema, dims: Dims, report: Report
-) -> list[TypeDraft] | None:
+def draft_types(node: Mapping, cells: Cells, schema: Schema) -> list[TypeDraft] | None:
     """All types that are mappings, in the file's order.
 
     None where it is not known how often one is repeated: which types there are is not, either.
     """
     drafts: list[TypeDraft] = []
-    known = True
+    known, report = True, cells.report
     for key, value in node.items:
         what = f"type '{key.text}'"
         if not fields.name(key, "a type", report):
             continue
         if written := fields.mapping(value, what, report):
-            layers = _layers(written, what, dims, report)
+            layers = _layers(written, what, cells)
             known &= layers is not None
             for layer in range(layers or 1):
-                draft = _draft(len(drafts), key, written, schema, dims, report)
+                draft = _draft(len(drafts), key, written, schema, cells)
                 draft.layer, draft.layers = layer, layers or 0
                 if draft.reduction is None:
-                    _cell(draft, cells, dims, report)
+                    _cell(draft, cells)
                 if draft.name in (other.name for other in drafts):
                     report.add(f"there are two types '{draft.name}'", key.where, "rename one of them")
                 drafts.append(draft)
     return drafts if known else None
 
 
-def _layers(node: Mapping, what: str, dims: Dims, report: Report) -> int | None:
+def _layers(node: Mapping, what: str, cells: Cells) -> int | None:
     """How often a type is repeated: 0 where it is not, None where that is written wrongly."""
     written = node.get("repeat")
     if written is None:
         return 0
-    known = size(written, dims, f"repeat of {what}", report, MOST_LAYERS)
+    known = size(written, cells.dims, f"repeat of {what}", cells.report, MOST_LAYERS)
     return known.value if known else None
 
 
-def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, dims: Dims, report: Report) -> TypeDraft:
-    what = f"type '{key.text}'"
+def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, cells: Cells) -> TypeDraft:
+    what, report = f"type '{key.text}'", cells.report
     found = [name for name in ("cell", *REDUCTIONS) if node.get(name) is not None]
     reduction = next((name for name in REDUCTIONS if name in found), None)
     if len(found) > 1:
@@ -171,7 +170,9 @@ def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, dims: Dims, 
     inputs = fields.mapping(bound, f"{reduction or 'inputs'} of {what}", report)
     written = inputs.items if inputs else ()
     if reduction == attention.KEY:
-        draft.reduction = attention.read_attention(inputs or Mapping((), node.where), what, dims, report)
+        draft.reduction = attention.read_attention(
+            inputs or Mapping((), node.where), what, cells.dims, report
+        )
         written = tuple((k, v) for name in attention.SOURCES for k, v in written if k.text == name)
     elif reduction:
         draft.reduction = next(name for name in SIMPLE if name == reduction)
@@ -221,9 +222,9 @@ def kinds_text(kinds: frozenset[str]) -> str:
     return " or ".join(sorted(kinds))
 
 
-def _cell(draft: TypeDraft, cells: Cells, dims: Dims, report: Report) -> None:
+def _cell(draft: TypeDraft, cells: Cells) -> None:
     """Find the draft's cell, give it its sizes, and see that each of its inputs is bound."""
-    file = find_cell(draft, draft.node.get("cell"), cells, dims, report)
+    file, report = find_cell(draft, draft.node.get("cell"), cells), cells.report
     if file is None:
         return
     for name in file.inputs:
@@ -236,18 +237,16 @@ def _cell(draft: TypeDraft, cells: Cells, dims: Dims, report: Report) -> None:
             report.add(f"{file.shown} has no input '{name}'", key.where, hint)
 
 
-def find_cell(
-    draft: TypeDraft, node: Node | None, cells: Cells, dims: Dims, report: Report
-) -> CellFile | None:
+def find_cell(draft: TypeDraft, node: Node | None, cells: Cells) -> CellFile | None:
     """Find the cell that `node` names, and give the draft its sizes and outputs; None where there is none."""
-    written = fields.text(node, "cell", report)
+    written = fields.text(node, "cell", cells.report)
     draft.file = file = cells.file(written) if written else None
     if file is None or written is None:
         draft.whole = False
         return None
     draft.outputs = dict.fromkeys(file.outputs)
     draft.whole = not file.mistakes
-    sizes = _sizes(draft, file, written, dims, report)
+    sizes = _sizes(draft, file, written, cells)
     if sizes is not None:
         draft.cell = cells.cell(file, sizes)
     if draft.cell:
@@ -255,10 +254,9 @@ def find_cell(
     return file
 
 
-def _sizes(
-    draft: TypeDraft, file: CellFile, written: Scalar, dims: Dims, report: Report
-) -> Names[str, int] | None:
+def _sizes(draft: TypeDraft, file: CellFile, written: Scalar, cells: Cells) -> Names[str, int] | None:
     """The sizes by the cell's names: from the type's `dims`, else the model's; None where one is missing."""
+    dims, report = cells.dims, cells.report
     own = fields.mapping(draft.node.get("dims"), f"dims of type '{draft.name}'", report)
     given: dict[str, Node] = {}
     wanted = tuple(scalar.text for scalar in file.dims)

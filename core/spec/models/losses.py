@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from abw.core.ir.cell import Shape
 from abw.core.ir.growth import Decision, Growth
-from abw.core.ir.model import Table
-from abw.core.ir.paths import Hop
-from abw.core.ir.schema import Schema
+from abw.core.ir.schema import Hop
 from abw.core.ir.training import LOSSES, METRICS, Among, Loss, LossKind, Metric, MetricName, Target
 from abw.core.spec.keys.training import LOSS, METRIC
+from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.sources import LinkPath, Lookup, parse_source
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
@@ -49,10 +48,13 @@ class Outputs:
 class Losses:
     """What reads losses and metrics."""
 
-    schema: Schema
-    tables: Mapping[str, tuple[int, Table | None]]
+    resolver: Resolver
     outputs: Outputs
-    report: Report
+
+    @property
+    def report(self) -> Report:
+        """Where mistakes are noted."""
+        return self.resolver.report
 
     def losses(self, node: Node | None, section: Keys) -> list[Loss]:
         """One or a list of them; `section` is where one is missed."""
@@ -156,10 +158,12 @@ class Losses:
             return None
         if isinstance(source, Lookup):
             table = source.table.text
-            if table not in self.tables:
-                self.report.add(f"no table is called '{table}'", text.where, suggest(table, self.tables))
+            if table not in self.resolver.tables:
+                self.report.add(
+                    f"no table is called '{table}'", text.where, suggest(table, self.resolver.tables)
+                )
                 return None
-            return self._field(source.path, kinds, text, self.tables[table][0])
+            return self._field(source.path, kinds, text, self.resolver.tables[table][0])
         return self._field(source, kinds, text, None)
 
     def _field(self, path: LinkPath, kinds: frozenset[str], text: Scalar, table: int | None) -> Target | None:
@@ -167,18 +171,18 @@ class Losses:
         hops = []
         for step in links:
             where = text.at(step.token.at, len(step.name))
-            known = self.schema.links_of(kinds)
+            known = self.resolver.schema.links_of(kinds)
             if step.name not in known or step.layer:
                 self.report.add(f"no link '{step.name}' here", where, suggest(step.name, known))
                 return None
-            link = self.schema.links[step.name]
+            link = self.resolver.schema.links[step.name]
             if link.many and step.index is None:
                 hint = f"pick one: {step.name}[0], {step.name}[-1]"
                 self.report.add(f"link '{step.name}' leads to many vertices", where, hint)
                 return None
             hops.append(Hop(step.name, step.index))
             kinds = link.reached(kinds)
-        fitting = self.schema.fields_of(kinds)
+        fitting = self.resolver.schema.fields_of(kinds)
         if last.name not in fitting or last.index is not None:
             where = text.at(last.token.at, len(last.name))
             self.report.add(f"no field '{last.name}' there", where, suggest(last.name, fitting))
@@ -190,14 +194,16 @@ class Losses:
         text = fields.text(node, "over", self.report)
         if text is None:
             return None
-        wanted = self.schema.members(text.text)
+        wanted = self.resolver.schema.members(text.text)
         if wanted & kinds:
             return Among(text.text, wanted)
         instance = frozenset({"instance"})
-        leading = [n for n in self.schema.links_of(instance) if self.schema.links[n].target & kinds]
+        leading = [
+            n for n in self.resolver.schema.links_of(instance) if self.resolver.schema.links[n].target & kinds
+        ]
         if text.text in leading:
             return Among(text.text, link=text.text)
-        names = [*sorted(kinds), *(g for g, k in self.schema.groups.items() if k & kinds), *leading]
+        names = [*sorted(kinds), *(g for g, k in self.resolver.schema.groups.items() if k & kinds), *leading]
         message = f"'{text.text}' is neither a kind of these vertices nor a link of the instance to them"
         self.report.add(message, text.where, suggest(text.text, names))
         return None

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from abw.core.base.errors import did_you_mean
-from abw.core.ir.answers import Answer
 from abw.core.ir.growth import DecisionOutput, Growth
-from abw.core.ir.model import Table
-from abw.core.ir.schema import Schema
+from abw.core.ir.model import Answer
 from abw.core.spec.keys.model import ANSWER
 from abw.core.spec.models.answers import FIELDS, read_answer, read_beside
-from abw.core.spec.models.drafts import TypeDraft, named
+from abw.core.spec.models.drafts import named
 from abw.core.spec.models.growing.section import decision_output, not_a_type
+from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.sources import parse_reference
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Node, Scalar, Sequence
 from abw.core.spec.text.reach import Reach
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import suggest
 from abw.core.spec.text.tokens import ExpressionError
 
 # What no output can be called: in a .safetensors it is no tensor.
@@ -25,16 +24,14 @@ RESERVED = "__metadata__"
 
 def read_outputs(
     node: Keys | None,
-    drafts: list[TypeDraft],
     growth: Growth | None,
-    schema: Schema,
-    tables: dict[str, tuple[int, Table | None]],
+    resolver: Resolver,
     reach: Reach,
-    report: Report,
 ) -> tuple[
     tuple[tuple[str, tuple[tuple[int, int], ...]], ...], tuple[DecisionOutput, ...], dict[str, Answer]
 ]:
     """The results that nodes give, those that are decisions, and what some are given back as."""
+    drafts, report = resolver.drafts, resolver.report
     if node is not None and not node.items:
         report.add("a model needs an output", node.where, "outputs: {name: type.output}")
     users = []
@@ -50,7 +47,7 @@ def read_outputs(
         if growth and plain and (decision := decision_output(key.text, of, growth)):
             decisions.append(decision)
             if written:
-                beside = read_beside(key, written, decision.kinds, schema, report)
+                beside = read_beside(key, written, decision.kinds, resolver)
                 answers[key.text] = Answer(fields=beside)
             continue
         if written:
@@ -59,7 +56,7 @@ def read_outputs(
         items = value.items if isinstance(value, Sequence) else (value,)
         if not items and not (written and not written.get("of")):
             report.add(f"output '{key.text}' names nothing", value.where)
-        pairs = [_output(item, key, drafts, growth, report) for item in items]
+        pairs = [_output(item, key, growth, resolver) for item in items]
         known = tuple(pair for pair in pairs if pair is not None)
         shapes = {tuple(drafts[t].outputs.values())[o] for t, o in known} - {None}
         if len(shapes) > 1:
@@ -69,13 +66,12 @@ def read_outputs(
         if written:
             kinds = frozenset[str]().union(*(drafts[t].kinds for t, _ in known))
             shape = next(iter(shapes), None)
-            answers[key.text] = read_answer(key, written, shape, kinds, schema, tables, reach, report)
+            answers[key.text] = read_answer(key, written, shape, kinds, resolver, reach)
     return tuple(users), tuple(decisions), answers
 
 
-def _output(
-    node: Node, key: Scalar, drafts: list[TypeDraft], growth: Growth | None, report: Report
-) -> tuple[int, int] | None:
+def _output(node: Node, key: Scalar, growth: Growth | None, resolver: Resolver) -> tuple[int, int] | None:
+    drafts, report = resolver.drafts, resolver.report
     text = fields.text(node, f"output '{key.text}'", report)
     if text is None:
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from abw.core.base.errors import did_you_mean
-from abw.core.ir.cell import Shape
+from abw.core.ir.cell import Param
 from abw.core.ir.model import (
     FieldSource,
     NodeSource,
@@ -18,8 +18,7 @@ from abw.core.ir.model import (
     Where,
     ZeroSource,
 )
-from abw.core.ir.paths import Hop
-from abw.core.ir.schema import Schema
+from abw.core.ir.schema import Hop, Schema
 from abw.core.spec.models.drafts import TypeDraft, kinds_text, named
 from abw.core.spec.models.sources import LinkPath, Lookup, PathStep, parse_source
 from abw.core.spec.text.document import Scalar
@@ -90,7 +89,7 @@ class Resolver:
     schema: Schema
     drafts: Sequence[TypeDraft]
     tables: Mapping[str, tuple[int, Table | None]]
-    params: Mapping[str, tuple[int, Shape | None]]
+    params: Mapping[str, tuple[int, Param | None]]
     report: Report
     used: set[str] = field(default_factory=set)
     followed: set[str] = field(default_factory=set)

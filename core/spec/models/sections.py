@@ -2,21 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping as Names
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from abw.core.ir.cell import Param
+from abw.core.ir.model import Table
 from abw.core.ir.shapes import shape
-from abw.core.spec.cells.files import param
-from abw.core.spec.models.drafts import TypeDraft
+from abw.core.spec.cells.files import param, read_cells
+from abw.core.spec.models.drafts import Cells, TypeDraft
 from abw.core.spec.models.sources import KEYWORDS
+from abw.core.spec.models.tables import read_tables
 from abw.core.spec.models.weights import Owners
 from abw.core.spec.text import fields
-from abw.core.spec.text.document import Mapping
+from abw.core.spec.text.document import Mapping, Scalar
+from abw.core.spec.text.reach import Reach
 from abw.core.spec.text.report import Report
-from abw.core.spec.text.sizes import Dims
+from abw.core.spec.text.sizes import Dims, known_dims, resolve
 
 
-def own_params(node: Mapping | None, dims: Dims, report: Report) -> dict[str, tuple[int, Param | None]]:
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a model or library declares beside its types.
+
+    By name numbered tables and parameters, and cells with dims; None for what has mistakes.
+    """
+
+    tables: Names[str, tuple[int, Table | None]]
+    params: Names[str, tuple[int, Param | None]]
+    cells: Cells
+
+    @property
+    def whole(self) -> tuple[Table, ...]:
+        """The tables without mistakes."""
+        return tuple(table for _, table in self.tables.values() if table)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of cells and vocabularies."""
+        vocabularies = dict.fromkeys(table.vocab.path for table in self.whole if table.vocab)
+        return (*self.cells.files, *vocabularies)
+
+
+def section(top: Mapping, name: str, report: Report) -> Mapping | None:
+    """A section that is a mapping."""
+    return fields.mapping(top.get(name), name, report)
+
+
+def declared(
+    top: Mapping, kind: str, sizes: Names[str, int], reach: Reach, report: Report
+) -> tuple[Scalar | None, Declared]:
+    """The name of a model or library (`kind`), and what it declares; `sizes` of dims go before the file's.
+
+    Errors: AbwError for sizes of what is no dim.
+    """
+    name = fields.text(top.get(kind), f"the {kind}'s name", report)
+    if name:
+        fields.name(name, f"a {kind}", report)
+    written = section(top, "dims", report)
+    known_dims(sizes, tuple(key.text for key, _ in written.items) if written else ())
+    dims = resolve(written, sizes, report)
+    tables = read_tables(section(top, "tables", report), reach, dims, report)
+    params = _params(section(top, "params", report), dims, report)
+    _clashes(top, ("tables", "params", "types"), report)
+    cells = Cells(reach, dims, report, read_cells(section(top, "cells", report), report))
+    return name, Declared(tables, params, cells)
+
+
+def _params(node: Mapping | None, dims: Dims, report: Report) -> dict[str, tuple[int, Param | None]]:
     """By name the number of each parameter of the section `params`; None where it has mistakes."""
     params: dict[str, tuple[int, Param | None]] = {}
     for key, value in node.items if node else ():
@@ -27,7 +81,7 @@ def own_params(node: Mapping | None, dims: Dims, report: Report) -> dict[str, tu
     return params
 
 
-def clashes(top: Mapping, sections: Sequence[str], report: Report) -> None:
+def _clashes(top: Mapping, sections: Sequence[str], report: Report) -> None:
     """Types, tables and parameters share one space of names."""
     taken: dict[str, str] = {}
     for section in sections:

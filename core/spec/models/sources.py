@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from abw.core.ir.paths import Comparison
+from abw.core.ir.schema import Comparison
 from abw.core.spec.text.tokens import PATH, Cursor, ExpressionError, Token, tokenize
 
 Layer = Literal["below", "last"]

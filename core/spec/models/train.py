@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 
 from abw.core.ir.model import Table
-from abw.core.ir.schema import Schema
 from abw.core.ir.training import INITS, OPTIMIZERS, SCHEDULES, Init, Optimizer, RateSchedule, Training
 from abw.core.spec.keys.training import OPTIMIZER, SCHEDULE, TRAIN
 from abw.core.spec.models.losses import Losses, Outputs
+from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Node
@@ -23,13 +23,11 @@ _INIT = re.compile(r"(?P<name>[a-z][a-z-]*)(\((?P<numbers>[^()]*)\))?")
 
 def read_training(
     section: Keys | None,
-    schema: Schema,
-    tables: Mapping[str, tuple[int, Table | None]],
+    resolver: Resolver,
     names: Collection[str],
     inputs: Mapping[str, tuple[int, int]],
     outputs: Outputs,
     reach: Reach,
-    report: Report,
 ) -> Training | None:
     """What the section says; None where there is none, or it has mistakes.
 
@@ -37,8 +35,9 @@ def read_training(
     """
     if section is None:
         return None
+    report = resolver.report
     before, usual = len(report), Training((), ())
-    reader = Losses(schema, tables, outputs, report)
+    reader = Losses(resolver, outputs)
     TRAIN.check(section, "train", report, waived=("loss",))
     losses = reader.losses(section.get("loss"), section)
     if len(report) == before:
@@ -55,7 +54,7 @@ def read_training(
         _schedule(section.get("schedule"), report),
         per is not None and per.text == "value",
         entries.amount("clip") or 0.0,
-        _word_dropout(entries.mapping("word-dropout"), tables, report),
+        _word_dropout(entries.mapping("word-dropout"), resolver.tables, report),
         _dropout(entries.mapping("dropout"), inputs, report),
         tuple(_inits(entries.mapping("init"), names, report)),
         dev=reach.file(dev, "the dev data", report) if dev else None,

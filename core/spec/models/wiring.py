@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 from abw.core.ir.cell import Param, Port, Shape
@@ -15,10 +14,8 @@ from abw.core.ir.model import (
     NodeSource,
     NodeType,
     ParamSource,
-    Table,
     TableSource,
 )
-from abw.core.ir.schema import FieldSchema
 from abw.core.spec.models import attention
 from abw.core.spec.models.drafts import TypeDraft, named
 from abw.core.spec.models.resolve import Conditions, Resolved, Resolver, coexist, same_vertices
@@ -26,40 +23,31 @@ from abw.core.spec.models.sources import parse_reference
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Scalar
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import suggest
 from abw.core.spec.text.tokens import ExpressionError
 
 # By type number and input: how it is written, and what it means.
 Wires = dict[tuple[int, str], tuple[Scalar, list[Resolved]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What a model declares beside its types, by name."""
-
-    tables: Mapping[str, tuple[int, Table | None]]
-    params: Mapping[str, tuple[int, Shape | None]]
-    fields: Mapping[str, FieldSchema]
-
-
-def connect(drafts: Sequence[TypeDraft], resolver: Resolver, report: Report) -> Wires:
+def connect(resolver: Resolver) -> Wires:
     """Resolve every input, and check what flows along."""
     wires: Wires = {}
-    for draft in drafts:
+    for draft in resolver.drafts:
         for name, (_, text) in draft.bindings.items():
             if draft.kinds and (found := resolver.input(draft, text)):
                 wires[draft.number, name] = (text, found)
         if draft.reduction:
-            _reduction(draft, wires, resolver, report)
-    given = Given(resolver.tables, resolver.params, resolver.schema.fields)
-    _reduced_shapes(drafts, wires, given, report)
-    _shapes(drafts, wires, given, report)
-    _loops(drafts, wires, report)
+            _reduction(draft, wires, resolver)
+    _reduced_shapes(wires, resolver)
+    _shapes(wires, resolver)
+    _loops(wires, resolver)
     return wires
 
 
-def _reduction(draft: TypeDraft, wires: Wires, resolver: Resolver, report: Report) -> None:
+def _reduction(draft: TypeDraft, wires: Wires, resolver: Resolver) -> None:
     """A reduction follows the same links for all its inputs; what it reads of a vertex is there together."""
+    report = resolver.report
     first: tuple[NodeSource, dict[str, list[Conditions]]] | None = None
     for name in draft.bindings:
         single = isinstance(draft.reduction, Attention) and name == attention.SOURCES[QUERY]
@@ -99,30 +87,32 @@ def _vertices(draft: TypeDraft, source: NodeSource, resolver: Resolver) -> dict[
     return {kind: [d.where for d in producers if kind in d.kinds] for kind in sorted(kinds)}
 
 
-def _shape(item: Resolved, drafts: Sequence[TypeDraft], given: Given) -> Iterator[tuple[str, Shape | None]]:
+def _shape(item: Resolved, resolver: Resolver) -> Iterator[tuple[str, Shape | None]]:
     """What an alternative gives: for each producer its name and its shape; zeros give nothing to check."""
-    source = item.source
+    source, drafts = item.source, resolver.drafts
     if isinstance(source, NodeSource):
         for number, output in source.producers:
             name = tuple(drafts[number].outputs)[output]
             yield f"{drafts[number].name}.{name}", drafts[number].outputs[name]
     elif isinstance(source, TableSource):
-        name, table = next((n, t) for n, (i, t) in given.tables.items() if i == source.table and t)
+        name, table = next((n, t) for n, (i, t) in resolver.tables.items() if i == source.table and t)
         yield name, table.shape
     elif isinstance(source, FieldSource):
-        yield f"field '{source.field}'", (given.fields[source.field].size or 1,)
+        yield f"field '{source.field}'", (resolver.schema.fields[source.field].size or 1,)
     elif isinstance(source, ParamSource):
-        yield next((name, shape) for name, (i, shape) in given.params.items() if i == source.number)
+        name, param = next((name, p) for name, (i, p) in resolver.params.items() if i == source.number)
+        yield name, param.shape if param else None
 
 
-def _reduced_shapes(drafts: Sequence[TypeDraft], wires: Wires, given: Given, report: Report) -> None:
+def _reduced_shapes(wires: Wires, resolver: Resolver) -> None:
     """Give the inputs and outputs of reductions their shapes, which may come through other reductions."""
+    drafts, report = resolver.drafts, resolver.report
     waiting = [(d, name) for d in drafts if d.reduction for name in d.bindings if (d.number, name) in wires]
     progress = True
     while progress:
         progress = False
         for draft, name in tuple(waiting):
-            shapes = (s for item in wires[draft.number, name][1] for _, s in _shape(item, drafts, given))
+            shapes = (s for item in wires[draft.number, name][1] for _, s in _shape(item, resolver))
             shape = next((s for s in shapes if s is not None), None)
             if shape is not None:
                 draft.ports[name] = shape
@@ -146,8 +136,8 @@ def _reduced_shapes(drafts: Sequence[TypeDraft], wires: Wires, given: Given, rep
         report.add(message, text.where, "give it something else too, or a parameter as default")
 
 
-def _shapes(drafts: Sequence[TypeDraft], wires: Wires, given: Given, report: Report) -> None:
-    for draft in drafts:
+def _shapes(wires: Wires, resolver: Resolver) -> None:
+    for draft in resolver.drafts:
         if draft.reduction:
             wanted = {name: (shape, f"{draft.reduction} '{name}'") for name, shape in draft.ports.items()}
         elif draft.cell:
@@ -158,14 +148,17 @@ def _shapes(drafts: Sequence[TypeDraft], wires: Wires, given: Given, report: Rep
         for name, (shape, what) in wanted.items():
             text, found = wires.get((draft.number, name), (None, []))
             for item in found:
-                for giver, gives in _shape(item, drafts, given):
+                for giver, gives in _shape(item, resolver):
                     if text and gives is not None and shape != gives:
                         message = f"{what} wants {list(shape)}, {giver} gives {list(gives)}"
-                        report.add(message, text.at(item.at, len(item.text)), "check the dims of both")
+                        resolver.report.add(
+                            message, text.at(item.at, len(item.text)), "check the dims of both"
+                        )
 
 
-def _loops(drafts: Sequence[TypeDraft], wires: Wires, report: Report) -> None:
+def _loops(wires: Wires, resolver: Resolver) -> None:
     """Types that wait for each other on one vertex never run."""
+    drafts = resolver.drafts
     for kind in sorted(frozenset[str]().union(*(draft.kinds for draft in drafts))):
         feeds: dict[int, set[int]] = {draft.number: set() for draft in drafts if kind in draft.kinds}
         for (number, _), (_, found) in wires.items():
@@ -187,20 +180,19 @@ def _loops(drafts: Sequence[TypeDraft], wires: Wires, report: Report) -> None:
             names = " -> ".join(drafts[number].name for number in cycle)
             hint = "one of them must follow a link"
             message = f"types feed each other on the same vertex: {names}"
-            report.add(message, drafts[min(cycle)].key.where, hint)
+            resolver.report.add(message, drafts[min(cycle)].key.where, hint)
 
 
-def share(
-    drafts: Sequence[TypeDraft], own: Sequence[Param], resolver: Resolver, report: Report
-) -> tuple[tuple[Param, ...], dict[int, tuple[int, ...]]]:
+def share(resolver: Resolver) -> tuple[tuple[Param, ...], dict[int, tuple[int, ...]]]:
     """The model's parameters, each once, and for each type the numbers of those that its cell uses."""
+    drafts, report = resolver.drafts, resolver.report
     asked: dict[tuple[int, str], tuple[int, str] | int] = {}
     places: dict[tuple[int, str], Scalar] = {}
     for draft in drafts:
-        for name, place, target in _requests(draft, drafts, resolver, report):
+        for name, place, target in _requests(draft, resolver):
             asked[draft.number, name] = target
             places[draft.number, name] = place
-    params = list(own)
+    params = [param for _, param in resolver.params.values() if param]
     numbers: dict[tuple[int, str], int] = {}
     for draft in drafts:
         for param in draft.cell.params if draft.cell else ():
@@ -240,10 +232,9 @@ def _param_shape(draft: TypeDraft, name: str) -> Shape | None:
     return next((param.shape for param in params if param.name == name), None)
 
 
-def _requests(
-    draft: TypeDraft, drafts: Sequence[TypeDraft], resolver: Resolver, report: Report
-) -> Iterator[tuple[str, Scalar, tuple[int, str] | int]]:
+def _requests(draft: TypeDraft, resolver: Resolver) -> Iterator[tuple[str, Scalar, tuple[int, str] | int]]:
     """The parameters a type does not own: (parameter, place, (type number, parameter) or a model's own)."""
+    drafts, report = resolver.drafts, resolver.report
     node = draft.node.get("params")
     if node is None or draft.cell is None:
         return

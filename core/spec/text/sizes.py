@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping as Names
 from graphlib import CycleError, TopologicalSorter
 
-from abw.core.base.errors import Problem
+from abw.core.base.errors import AbwError, Problem
 from abw.core.ir.shapes import MOST_NUMBERS, Size, Sizes
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
@@ -118,6 +118,17 @@ def sizes(node: Node, dims: Dims, what: str, report: Report) -> Sizes | None:
         report.large[problem] = whole
         return None
     return known
+
+
+def known_dims(given: Names[str, int], names: tuple[str, ...]) -> None:
+    """Refuse sizes that were asked for. Errors: AbwError for what is no dim, or no size."""
+    for name, value in given.items():
+        if name not in names:
+            hint = suggest(name, names) or "the spec has no dims"
+            raise AbwError(f"there is no dim '{name}' to set", hint=hint, exit_code=2)
+        if not 1 <= value <= LARGEST:
+            hint = f"a size is from 1 to {LARGEST:,}"
+            raise AbwError(f"dim '{name}' cannot be {value}", hint=hint, exit_code=2)
 
 
 def too_large(node: Mapping | None, dims: Dims, given: Names[str, int], report: Report) -> None:

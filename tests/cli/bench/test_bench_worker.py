@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from abw.bench.worker import Apart
+from abw.bench.process import Apart
 from abw.core.base.errors import AbwError
 
 

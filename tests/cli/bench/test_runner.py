@@ -125,4 +125,4 @@ def test_the_specs_that_ship_are_found_where_the_folder_has_none(
 
 def test_every_bench_is_listed() -> None:
     listed = {name.removeprefix("abw bench ") for name in commands() if name.startswith("abw bench ")}
-    assert listed == {*BENCHES, "cuda"}
+    assert listed == {*BENCHES}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from abw.core.base.errors import AbwError
-from abw.core.base.files import read_json, replacing, spare, why_no_file, write_bytes, write_json
+from abw.core.base.files import read_json, refuse_overwrite, replacing, why_no_file, write_bytes, write_json
 from abw.core.store.folders import require_writable
 from abw.core.store.runs import runs_folder
 
@@ -99,11 +99,11 @@ def test_a_file_that_is_read_is_not_written_by_any_name(tmp_path: Path) -> None:
     other.touch()
     (tmp_path / "soft").symlink_to("read")
     (tmp_path / "hard").hardlink_to(read)
-    spare(other, read, None, tmp_path / "absent", Path("a\0b"))
-    spare(tmp_path / "absent", read, tmp_path / "absent")
+    refuse_overwrite(other, read, None, tmp_path / "absent", Path("a\0b"))
+    refuse_overwrite(tmp_path / "absent", read, tmp_path / "absent")
     for name in ("read", "soft", "hard", "../" + tmp_path.name + "/read"):
         with pytest.raises(AbwError, match="would be overwritten") as caught:
-            spare(tmp_path / name, other, read)
+            refuse_overwrite(tmp_path / name, other, read)
         assert caught.value.exit_code == 2
 
 

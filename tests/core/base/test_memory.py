@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from abw.core.base import memory
-from abw.core.base.memory import available_memory
-from abw.core.base.windows import available_physical, peak_working_set
+from abw.core.base.memory import available_memory, available_physical, peak_working_set
 
 
 @pytest.mark.parametrize(

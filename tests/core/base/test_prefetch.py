@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.core.base.prefetch import OneAhead, ahead, overlapping
+from abw.core.base.parallel import OneAhead, ahead, overlapping
 
 # Seconds after which a test takes something for never happening.
 WAIT = 20.0

@@ -81,6 +81,10 @@ def test_broken_files(
     _holds_together(path, format, limit, frequency)
 
 
+SCANNING = (
+    "parse", "_line", "_name", "_links", "_targets", "_vertices", "_vertex", "_number", "_named",
+    "_quoted", "_colon",
+)  # fmt: skip
 TOKENS = ("blank", "is_at", "is_digit", "equal", "string_end", "read_number", "read_whole")
 PARSERS: dict[str, tuple[dict[ModuleType, tuple[str, ...]], Sequence[str]]] = {
     "trees": ({trees: ("parse_trees", "control")}, "()a \n\0"),
@@ -89,7 +93,7 @@ PARSERS: dict[str, tuple[dict[ModuleType, tuple[str, ...]], Sequence[str]]] = {
     "pairs": ({pairs: ("parse_pairs", "split_line", "control")}, "a| \n\0"),
     "json": (
         {
-            jsonscan: ("parse", "_named", "_number", "_vertex", "_targets", *TOKENS),
+            jsonscan: (*SCANNING, *TOKENS),
             jsontokens: (*TOKENS, "_unit", "_escape"),
         },
         [

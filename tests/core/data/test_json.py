@@ -24,6 +24,11 @@ def source(text: str) -> Source:
     return Source(Path("data"), data, np.frombuffer(data, np.uint8), data.count(b"\n"))
 
 
+def rewritten_alone(source: Source, skip: int, stop: int, checked: bool = False) -> object:
+    """Scan only what the careful reader has checked and rewritten."""
+    return scan(source, skip, stop, checked) if checked else None
+
+
 def lines(**fields: object) -> str:
     return json.dumps({"vertices": [{"kind": "a", **fields}]})
 
@@ -89,7 +94,7 @@ def test_both_readers_say_the_same(
 
     fast = said()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonl, "scan", lambda *_: None)
+        patch.setattr(jsonl, "scan", rewritten_alone)
         assert said() == fast
 
 
@@ -128,7 +133,7 @@ def test_links_of_the_instance(careful: bool, tmp_path: Path, monkeypatch: pytes
     path = tmp_path / "data"
     path.write_text(OWN)
     if careful:
-        monkeypatch.setattr(jsonl, "scan", lambda *_: None)
+        monkeypatch.setattr(jsonl, "scan", rewritten_alone)
     found = read(path, "json")
     assert oracle.plain(found) == oracle.json_lines(OWN)
     oracle.check_arrays(found)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from abw.core.data import derive
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.ir.model import FieldSource, Input, Model, NodeSource, ParamSource, Source, TableSource
-from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Hop
 from tests.core.data.rows import table_rows
 
 COMPARE = {

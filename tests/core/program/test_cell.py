@@ -93,7 +93,7 @@ def test_cells_called_in_a_cell_are_one_node_with_their_parameters(net: Net) -> 
 
     assert len(net.library.types[-1].params) == 1 + 1 + 3
     found, parts = net.run(inside, range(9)), net.run(outside, range(9))
-    assert net._last is not None and net.verify(inside, range(9)).ok
+    assert net._session.last is not None and net.verify(inside, range(9)).ok
     weights = net.params["twice.W"]
     for (h, gate), (product, wanted) in zip(found, parts, strict=True):
         np.testing.assert_allclose(gate, wanted, atol=1e-6)

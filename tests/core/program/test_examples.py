@@ -117,7 +117,7 @@ def test_each_question_has_a_network_of_its_own(root: Path) -> None:
     asked = [(image, question) for image in range(16) for question in questions]
     assert module.net.verify(module.answer, asked).ok
     answers = module.net.run(module.answer, asked)
-    assert module.net._last.rounds == 1 and len(set(answers)) > 1
+    assert module.net._session.last.rounds == 1 and len(set(answers)) > 1
     with pytest.raises(ValueError, match="no module is called 'count'"):
         module.net.run(module.answer, [(0, ("count", "red"))])
 

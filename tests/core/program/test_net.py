@@ -94,7 +94,7 @@ def test_verify_finds_nothing_wrong(net: Net) -> None:
 def test_verify_sees_a_wrong_value_and_wrong_decisions(tmp_path: Path) -> None:
     broken = small(tmp_path)
     assert broken.run(Programs(broken).parse, SENTENCES[:1])
-    broken._ready().params.values[1][:] += 0.5  # the executor has packed the weights as they were
+    broken._session.ready().params.values[1][:] += 0.5  # the executor has packed the weights as they were
     found = broken.verify(Programs(broken).parse, SENTENCES)
     assert not found.ok and found.difference > 1e-3
 
@@ -301,8 +301,8 @@ def test_branches_run_side_by_side(net: Net) -> None:
 
     depths = [0, 1, 3, 4]
     together = net.run(tree, depths)
-    assert net._last is not None
-    rounds.append(net._last.rounds)
+    assert net._session.last is not None
+    rounds.append(net._session.last.rounds)
     for a, b in zip(together, net.run(yielding, depths), strict=True):
         assert a.tobytes() == b.tobytes()
     assert rounds == [4]
@@ -434,6 +434,8 @@ def test_values_of_earlier_runs_are_refused(net: Net) -> None:
         net.run(lambda _: kept[0].value(), [0])
     with pytest.raises(AbwError, match="earlier run"):
         net.run(lambda _: kept[0], [0], eager=True)
+    with pytest.raises(AbwError, match="input 'h' of step is a value of an earlier run"):
+        net.run(lambda n: net.step(net.start, kept[0] if n else net.start), [0, 1], eager=True)
 
 
 def test_values_of_other_nets_are_refused(net: Net, tmp_path: Path) -> None:
@@ -444,7 +446,7 @@ def test_values_of_other_nets_are_refused(net: Net, tmp_path: Path) -> None:
 
 def test_scores_that_are_no_numbers_fail_their_instance_alone(tmp_path: Path) -> None:
     broken = small(tmp_path)
-    params = broken._ready().params
+    params = broken._session.ready().params
     table = params.tables[0].copy()
     table[3] = np.nan
     broken.executor.update(replace(params, tables=(table, *params.tables[1:])))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Generator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import abw
-from abw.core.program.minibatch import recorded, run_as_they_end
+from abw.core.program.net import session_of
 from abw.core.program.running.fibers import Done, Failed, Stopped
 from abw.core.serve.alarm import Alarm
 
@@ -21,11 +20,12 @@ LIBRARY = Path(abw.__file__).parent / "specs/programs/parser.yaml"
 
 def ends(net: abw.Net, function: Callable[[Any], Any], items: list[str], full: int = 1 << 40) -> list[Any]:
     """How programs end when the first has 0.2 s; in the order in which they do."""
-    alarm = Alarm(0.2, partial(recorded, net), full)
+    session = session_of(net)
+    alarm = Alarm(0.2, lambda: session.recorded, full)
     before = signal.getsignal(signal.SIGALRM)
     found: list[Any] = []
     with alarm.set():
-        for some in run_as_they_end(net, function, items, range(len(items)), "cell", 1 << 20, alarm.over):
+        for some in session.run_as_they_end(function, items, range(len(items)), 1 << 20, alarm.over):
             found += [(items[at], end) for at, end in some]
     assert signal.getsignal(signal.SIGALRM) is before and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     return found
@@ -98,7 +98,7 @@ def test_who_ends_early_is_told_early_and_who_is_held_up_goes_on(net: abw.Net) -
 
     order = []
     wanted = net.run(program, [7, 0, 3])
-    for some in run_as_they_end(net, program, [7, 0, 3], [0, 1, 2], "cell", 1 << 20, lambda: ""):
+    for some in session_of(net).run_as_they_end(program, [7, 0, 3], [0, 1, 2], 1 << 20, lambda: ""):
         for at, end in some:
             assert isinstance(end, Done) and (end.result == wanted[at]).all()
             order.append(at)
@@ -111,10 +111,10 @@ def test_few_nodes_begin_together(net: abw.Net) -> None:
     def program(_: int) -> Generator[Any, int, Any]:
         state = net.buffer(net.words["a"], net.zeros("hidden"), net.zeros("hidden"))
         state = net.buffer(net.words["a"], *state)
-        seen.append(recorded(net))
+        seen.append(session_of(net).recorded)
         yield state[0].argmax()
         return state[0]
 
-    for _ in run_as_they_end(net, program, range(5), range(5), "cell", 4, lambda: ""):
+    for _ in session_of(net).run_as_they_end(program, range(5), range(5), 4, lambda: ""):
         pass
     assert seen == [2, 4, 2, 4, 2]

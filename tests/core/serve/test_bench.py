@@ -13,13 +13,13 @@ pytest.importorskip("prometheus_client", reason='needs the extra serve: pip inst
 
 
 def test_every_engine_answers_all(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from abw.bench.serving.serve import serve
+    from abw.bench.whole.serve import serve
 
     monkeypatch.setenv("ABW_HOME", str(tmp_path / "home"))
     (tmp_path / "trees").mkdir()
     shutil.copyfile(root / "specs/data/trees.txt", tmp_path / "trees/train.txt")
     memory, *rows = [
-        row for row in serve(tmp_path, root / "specs", 4, 8, 50, 0.3, 10, 1) if not isinstance(row, str)
+        row for row in serve(tmp_path, root / "specs", 4, 8, 0.3, 10, 1) if not isinstance(row, str)
     ]
     assert [row["engine"] for row in rows][:2] == ["abw", "abw, one at a time"]
     for row in rows:

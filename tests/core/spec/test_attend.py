@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from abw.core.ir.model import Attention, NodeSource, ParamSource
-from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Hop
 from abw.core.spec.load import Overrides
 from tests.core.spec.writing import Folder, Mark, edited, marks_of, unmark
 

@@ -10,8 +10,8 @@ import pytest
 
 from abw.core.ir.growth import Clause, Decision, Number, Place
 from abw.core.ir.growth import Test as Condition
-from abw.core.ir.paths import Hop
 from abw.core.ir.phases import phases_of
+from abw.core.ir.schema import Hop
 from abw.core.spec.models.growing.clauses import parse_tests, parse_value
 from abw.core.spec.text.tokens import ExpressionError
 from tests.core.spec.writing import Folder, edited, marks_of, unmark

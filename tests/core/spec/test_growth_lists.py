@@ -6,8 +6,8 @@ import pytest
 
 from abw.core.ir.growth import MEMBER, Number, Place
 from abw.core.ir.model import Model
-from abw.core.ir.paths import Hop
 from abw.core.ir.phases import phases_of
+from abw.core.ir.schema import Hop
 from tests.core.spec.test_growth import RNN
 from tests.core.spec.writing import Folder, edited, marks_of, unmark
 

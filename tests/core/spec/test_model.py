@@ -11,8 +11,7 @@ from abw.core.base.errors import AbwError, DataError, Problem, Span, SpecError
 from abw.core.ir.cell import Param, Port
 from abw.core.ir.formats import with_common
 from abw.core.ir.model import Model, NodeSource, NodeType, ParamSource, TableSource, Where, ZeroSource
-from abw.core.ir.paths import Hop
-from abw.core.ir.schema import FieldSchema, LinkSchema, Schema
+from abw.core.ir.schema import FieldSchema, Hop, LinkSchema, Schema
 from abw.core.spec.load import Overrides, load_model
 from tests.core.spec.writing import LATTICE, LINEAR, Folder, edited, marks_of, unmark
 

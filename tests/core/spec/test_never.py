@@ -12,7 +12,7 @@ from abw.core.base.errors import Span
 from abw.core.graph.bind import passes
 from abw.core.ir.growth import Clause, Number, Place
 from abw.core.ir.growth import Test as Condition
-from abw.core.ir.paths import Comparison, Hop
+from abw.core.ir.schema import Comparison, Hop
 from abw.core.spec.models.growing.never import never
 
 TOP = Place((Hop("top"),))

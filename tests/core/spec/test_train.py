@@ -8,7 +8,7 @@ import pytest
 
 from abw.core.base.errors import SpecError
 from abw.core.ir.model import Model
-from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Hop
 from abw.core.ir.training import (
     OPTIMIZERS,
     Among,

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 import abw
 from abw.core.base.errors import SpecError
-from abw.core.ir.answers import Answer
+from abw.core.ir.model import Answer
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.run.workload import open_model
 from abw.core.spec.load import Overrides

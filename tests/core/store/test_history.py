@@ -16,7 +16,8 @@ from abw.core.run.history import history_again
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.run.workload import open_model
 from abw.core.spec.load import Overrides
-from abw.core.store.history import history_file, load_history, save_history
+from abw.core.store.checked import arrays_file
+from abw.core.store.history import load_history, save_history
 from abw.core.store.runs import find_run, load_batch
 
 SPEC = Path(__file__).resolve().parents[3] / "specs" / "beam.yaml"
@@ -53,9 +54,9 @@ def test_a_run_keeps_what_its_spec_does_again(
 
 def test_other_versions_are_refused(tmp_path: Path, grown: History) -> None:
     save_history(tmp_path, 0, grown)
-    with np.load(history_file(tmp_path, 0)) as file:
+    with np.load(arrays_file(tmp_path, "growth", 0)) as file:
         arrays = {name: file[name] for name in file.files}
-    np.savez(history_file(tmp_path, 0), **{**arrays, "version": np.array([2], np.int32)})
+    np.savez(arrays_file(tmp_path, "growth", 0), **{**arrays, "version": np.array([2], np.int32)})
     with pytest.raises(AbwError, match="it has version 2, this abw reads 1"):
         load_history(tmp_path, 0, len(grown.node_round), 3)
 
@@ -67,7 +68,7 @@ def test_no_number_out_of_range_is_believed(
     """Whatever is changed, it is refused, or what pictures do with it is possible."""
     folder = tmp_path_factory.mktemp("run")
     save_history(folder, 0, grown)
-    with np.load(history_file(folder, 0)) as file:
+    with np.load(arrays_file(folder, "growth", 0)) as file:
         arrays = {name: file[name] for name in file.files}
     name = data.draw(st.sampled_from(sorted(arrays)))
     values = arrays[name].copy()
@@ -75,7 +76,7 @@ def test_no_number_out_of_range_is_believed(
         at = data.draw(st.integers(0, values.size - 1))
         values.reshape(-1)[at] = data.draw(st.integers(-3, 40) | st.sampled_from([-(2**31), 2**31 - 1]))
     arrays[name] = values[: data.draw(st.integers(max(0, len(values) - 1), len(values)))]
-    np.savez(history_file(folder, 0), **arrays)
+    np.savez(arrays_file(folder, "growth", 0), **arrays)
     try:
         found = load_history(folder, 0, len(grown.node_round), 3)
     except AbwError as error:

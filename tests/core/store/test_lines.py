@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abw.core.base.errors import AbwError
-from abw.core.store.lines import LineFile
-from abw.core.store.outputs import Column, Output, Rows, open_outputs
+from abw.core.store.outputs import Column, LineFile, Output, Rows, open_outputs
 
 
 @given(st.lists(st.lists(st.floats(width=32), max_size=4), min_size=1, max_size=4), st.booleans())

@@ -16,7 +16,7 @@ from abw.core.base.files import home
 from abw.core.data.tensors import read_tensors
 from abw.core.spec.load import Overrides
 from abw.core.store.trainings import list_trainings, stored_training
-from abw.core.tools.trainingdiff import diff_trainings
+from abw.core.tools.diff import diff_trainings
 from abw.core.train.checkpoint import load_checkpoint
 from abw.core.train.session import TrainOptions, resume, train
 from tests.fuzz.target import ROOT, put, target

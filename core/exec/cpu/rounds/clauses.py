@@ -10,7 +10,7 @@ from abw.core.exec.cpu.rounds.predicates import evaluate, holds
 from abw.core.exec.cpu.rounds.state import StateFunction
 from abw.core.graph.growing.beam import PICK
 from abw.core.ir.growth import Clause, GrowingKind, Number
-from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Hop
 from abw.core.ir.steps import Origin
 
 # Columns: the number of the round that a vertex is computed in, and of its origin where steps ask for it.

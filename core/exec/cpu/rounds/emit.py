@@ -17,7 +17,7 @@ from abw.core.exec.cpu.rounds.state import DONE, FULL, PAUSED, RUNNING, StateFun
 from abw.core.exec.cpu.target import Target
 from abw.core.graph.growing.round_graph import Sprouter
 from abw.core.ir.growth import GrowingKind
-from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Hop
 from abw.core.ir.steps import Origin, Origins, origins_of
 from abw.core.plan.arenas import Arenas
 

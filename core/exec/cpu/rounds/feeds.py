@@ -22,7 +22,7 @@ from abw.core.ir.model import (
     TableSource,
     ZeroSource,
 )
-from abw.core.ir.paths import Comparison
+from abw.core.ir.schema import Comparison
 from abw.core.plan.arenas import Arenas
 
 SIGNS: dict[Comparison, str] = {"==": "eq", "!=": "ne", "<": "slt", "<=": "sle", ">": "sgt", ">=": "sge"}

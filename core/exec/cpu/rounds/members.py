@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from abw.core.exec.cpu.rounds.state import StateFunction
 from abw.core.graph.growing.lists import EndsColumn
 from abw.core.graph.growing.round_graph import Sprouter
-from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Hop
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from abw.core.exec.cpu.llvm.emit import Function, Module
-from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Hop
 
 # How a call ends: nothing came to be; it did for long enough; there is no room for the next round; a score is
 # not a number, or nothing feeds an input.

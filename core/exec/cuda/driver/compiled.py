@@ -17,8 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from abw.core.base.errors import AbwError
-from abw.core.base.extras import install
+from abw.core.base.errors import AbwError, install
 from abw.core.exec.codecache import cache_path, read_cache, write_cache
 from abw.core.exec.cuda.driver.toolkit import PINNED, find_toolkit, need_toolkit
 

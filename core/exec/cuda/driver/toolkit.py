@@ -15,8 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from abw.core.base.errors import AbwError
-from abw.core.base.extras import install
+from abw.core.base.errors import AbwError, install
 
 # The releases of the compiler and the assembler that the extra `cuda` installs.
 PINNED = ("13.0", "13.0")

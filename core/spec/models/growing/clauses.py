@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from abw.core.ir.growth import How
-from abw.core.ir.paths import Comparison
+from abw.core.ir.schema import Comparison
 from abw.core.spec.models.sources import COMPARISONS, LinkPath, parse_path
 from abw.core.spec.text.tokens import Cursor, ExpressionError, Kind, Token
 

@@ -9,7 +9,7 @@ from abw.core.spec.models.growing.clauses import WrittenChoice, parse_choice
 from abw.core.spec.models.growing.places import Scope, Scopes
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import suggest
 from abw.core.spec.text.tokens import ExpressionError
 
 # How one of several scores is chosen, or some are.
@@ -17,7 +17,7 @@ _SCORED = CHOICE.without("allow").keys
 
 
 def decisions_of(
-    kind: GrowingKind, node: Mapping, then: list[Mapping], drafts: list[TypeDraft], scopes: Scopes
+    kind: GrowingKind, node: Mapping, then: list[Mapping], scopes: Scopes
 ) -> tuple[Decision, ...]:
     """What is chosen; of what is written wrongly the name alone, which clauses may use."""
     chosen = node.get("choose")
@@ -25,7 +25,7 @@ def decisions_of(
     made = []
     for decision in kind.decisions:
         name, value = values[decision.name]
-        found = _decision(kind, name, value, then, drafts, scopes, scopes.report)
+        found = _decision(kind, name, value, then, scopes)
         if found is None:
             scopes.mistaken.add((kind.name, decision.name))
         made.append(found or decision)
@@ -33,14 +33,9 @@ def decisions_of(
 
 
 def _decision(
-    kind: GrowingKind,
-    name: Scalar,
-    value: Node,
-    clauses: list[Mapping],
-    drafts: list[TypeDraft],
-    scopes: Scopes,
-    report: Report,
+    kind: GrowingKind, name: Scalar, value: Node, clauses: list[Mapping], scopes: Scopes
 ) -> Decision | None:
+    report = scopes.report
     allowed: Mapping | None = None
     text: Scalar | None
     if isinstance(value, Mapping):
@@ -70,7 +65,7 @@ def _decision(
     if choice.type is None:
         scopes.counts[kind.name, name.text] = 2
         return Decision(name.text, "chance", -1, -1, choice.limit, None, None, name.where)
-    found = _scores(kind, choice, text, len(prefix), drafts, report)
+    found = _scores(kind, choice, text, len(prefix), scopes)
     if found is None:
         return None
     draft, output = found
@@ -94,7 +89,7 @@ def _decision(
         conditions = [fields.text(item, f"allow of '{a.text}'", report) for a, item in allowed.items]
         tests = tuple(scopes.tests(scope, c) if c else () for c in conditions)
     elif choice.how in _SCORED:
-        names = _checked_rows(kind, name.text, count, scores, clauses, scopes, report)
+        names = _checked_rows(kind, name.text, count, scores, clauses, scopes)
     scopes.counts[kind.name, name.text] = 2 if choice.how == "over" else count
     return Decision(
         name.text, choice.how, draft.number, output, choice.limit, tests, names, name.where, choice.width
@@ -102,14 +97,10 @@ def _decision(
 
 
 def _scores(
-    kind: GrowingKind,
-    choice: WrittenChoice,
-    text: Scalar,
-    shift: int,
-    drafts: list[TypeDraft],
-    report: Report,
+    kind: GrowingKind, choice: WrittenChoice, text: Scalar, shift: int, scopes: Scopes
 ) -> tuple[TypeDraft, int] | None:
     """The type and output that a decision reads: on every vertex of its kind."""
+    drafts, report = scopes.drafts, scopes.report
     assert choice.type is not None and choice.output is not None
     place = text.at(choice.type.at - shift, len(choice.type.text))
     draft = next((d for d in drafts if d.name == choice.type.text), None)
@@ -136,16 +127,10 @@ def _scores(
 
 
 def _checked_rows(
-    kind: GrowingKind,
-    name: str,
-    count: int,
-    scores: str,
-    clauses: list[Mapping],
-    scopes: Scopes,
-    report: Report,
+    kind: GrowingKind, name: str, count: int, scores: str, clauses: list[Mapping], scopes: Scopes
 ) -> tuple[str, ...] | None:
     """The words that a decision's numbers mean, by the table of a field that it is given to."""
-    names = None
+    names, report = None, scopes.report
     for clause in clauses:
         adds = clause.get("add")
         to = scopes.kinds.get(adds.text) if isinstance(adds, Scalar) else None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Names
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.growth import MEMBER, Clause, GrowingKind, Number, Place, Test, Tests
 from abw.core.ir.model import Table
-from abw.core.ir.paths import Comparison, Hop
-from abw.core.ir.schema import Schema
-from abw.core.spec.models.drafts import kinds_text
+from abw.core.ir.schema import Comparison, Hop, Schema
+from abw.core.spec.models.drafts import TypeDraft, kinds_text
 from abw.core.spec.models.growing.clauses import WrittenTest, parse_tests, parse_value, whole
 from abw.core.spec.models.sources import LinkPath, PathStep
 from abw.core.spec.text import fields
@@ -61,6 +61,7 @@ class Scopes:
     closed: frozenset[str]
     """Lists of grown vertices that are whole from the round on in which the vertex is there that has them."""
     report: Report
+    drafts: Sequence[TypeDraft]
     rows: dict[tuple[str, str], int] = field(default_factory=dict)
     """By kind and decision: the table whose rows it chooses, as far as clauses say so."""
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -271,13 +272,7 @@ class Scopes:
         self.report.add(message, text.at(token.at, len(token.text)), hint)
 
 
-def clause_of(
-    scope: Scope,
-    to: GrowingKind,
-    node: Mapping,
-    adds: Scalar,
-    scopes: Scopes,
-) -> Clause:
+def clause_of(scope: Scope, to: GrowingKind, node: Mapping, adds: Scalar, scopes: Scopes) -> Clause:
     """What a new vertex of kind `to` has, as far as it is written well; `adds` is the place that names it."""
     report = scopes.report
     links: list[tuple[str, Place]] = []

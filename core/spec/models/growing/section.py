@@ -18,16 +18,16 @@ from abw.core.ir.growth import (
     extended,
 )
 from abw.core.ir.model import FieldSource, NodeSource, Table, TableSource
-from abw.core.ir.paths import Hop
-from abw.core.ir.schema import Schema
+from abw.core.ir.schema import Hop, Schema
 from abw.core.spec.keys.growing import CLAUSE, GROWING
 from abw.core.spec.models.derived import reversals
-from abw.core.spec.models.drafts import TypeDraft, kinds_text
+from abw.core.spec.models.drafts import kinds_text
 from abw.core.spec.models.growing.clauses import parse_each
 from abw.core.spec.models.growing.decisions import decisions_of
 from abw.core.spec.models.growing.never import never
 from abw.core.spec.models.growing.origin import come, with_origin
 from abw.core.spec.models.growing.places import THIS, Scope, Scopes, clause_of
+from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.wiring import Wires
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
@@ -211,16 +211,18 @@ def _link(name: Scalar, value: Node, given: Schema, grown: set[str], report: Rep
     return GrownLink(kinds, len(words) > 1)
 
 
-def grow(found: Sketch, drafts: list[TypeDraft], tables: Tables, report: Report) -> Growth:
+def grow(found: Sketch, resolver: Resolver) -> Growth:
     """What is chosen and added, now that the types are known."""
+    report = resolver.report
     clauses = [
         _written_clauses(kind, node, report)
         for kind, (_, node) in zip(found.kinds, found.written, strict=True)
     ]
     closed = _closed(found, clauses)
-    scopes = Scopes(found.schema, {kind.name: kind for kind in found.kinds}, tables, closed, report)
+    kinds = {kind.name: kind for kind in found.kinds}
+    scopes = Scopes(found.schema, kinds, resolver.tables, closed, report, resolver.drafts)
     for kind, (_, node), then in zip(found.kinds, found.written, clauses, strict=True):
-        scopes.kinds[kind.name] = replace(kind, decisions=decisions_of(kind, node, then, drafts, scopes))
+        scopes.kinds[kind.name] = replace(kind, decisions=decisions_of(kind, node, then, scopes))
     beams = [d for kind in scopes.kinds.values() for d in kind.decisions if d.how == "best"]
     for second in beams[1:]:
         message = f"'{beams[0].name}' and '{second.name}' both pick the best"
@@ -241,11 +243,11 @@ def grow(found: Sketch, drafts: list[TypeDraft], tables: Tables, report: Report)
                     message, clause.span if clause else key.where, "change its conditions, or leave it out"
                 )
         scopes.kinds[key.text] = replace(kind, start=start, clauses=whole)
-    kinds = tuple(scopes.kinds.values())
-    if kinds and not any(k.start or k.given for k in kinds) and not len(report):
+    made_kinds = tuple(scopes.kinds.values())
+    if made_kinds and not any(k.start or k.given for k in made_kinds) and not len(report):
         hint = "start: {} in a kind: every instance begins with one of them"
-        report.add("nothing grows: no kind has a start", kinds[0].span, hint)
-    return Growth(kinds, (), found.given, found.reversed, closed)
+        report.add("nothing grows: no kind has a start", made_kinds[0].span, hint)
+    return Growth(made_kinds, (), found.given, found.reversed, closed)
 
 
 def _closed(found: Sketch, clauses: list[list[Mapping]]) -> frozenset[str]:
@@ -275,11 +277,7 @@ def _written_clauses(kind: GrowingKind, node: Mapping, report: Report) -> list[M
 
 
 def _clause(
-    kind: GrowingKind,
-    number: int,
-    node: Mapping,
-    added: dict[str, tuple[int, str]],
-    scopes: Scopes,
+    kind: GrowingKind, number: int, node: Mapping, added: dict[str, tuple[int, str]], scopes: Scopes
 ) -> Clause | None:
     report = scopes.report
     adds = fields.text(node.get("add"), "add", report)
@@ -370,11 +368,11 @@ def _each_pick(kind: GrowingKind, node: Mapping, adds: Scalar, scopes: Scopes) -
     return each.text
 
 
-def optional_inputs(drafts: list[TypeDraft], wires: Wires, found: Sketch, report: Report) -> None:
+def optional_inputs(wires: Wires, found: Sketch, resolver: Resolver) -> None:
     """Note inputs that have one source alone, behind a grown link that may lead nowhere."""
     kinds = {kind.name: kind for kind in found.kinds if not kind.given}
     for (number, name), (text, sources) in wires.items():
-        draft, source = drafts[number], sources[0].source
+        draft, source = resolver.drafts[number], sources[0].source
         if (
             len(sources) > 1
             or draft.where
@@ -391,7 +389,7 @@ def optional_inputs(drafts: list[TypeDraft], wires: Wires, found: Sketch, report
                 to = kinds_text(frozenset().union(*(link.kinds for link in links)))
                 message = f"input '{name}' of {draft.name}: '{hop.link}' may be absent ({to} or none)"
                 hint = f"say what stands there then: {sources[0].text} or zeros"
-                report.add(message, text.at(sources[0].at, len(sources[0].text)), hint)
+                resolver.report.add(message, text.at(sources[0].at, len(sources[0].text)), hint)
                 break
             here = found.schema.links[hop.link].reached(here)
 

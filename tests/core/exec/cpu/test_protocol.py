@@ -363,7 +363,7 @@ def test_work_abreast_that_is_not_ordered_is_found() -> None:
     wrong(abreast(2, 2, 0, waiting=0, frees=False), "wait for ever")
 
 
-# what is made ahead (`core/base/prefetch.py`)
+# what is made ahead (`core/base/parallel.py`)
 
 
 def ahead(items: int, depth: int, taken: int, *, looks: bool = True, ordered: bool = True) -> Model:

@@ -157,4 +157,4 @@ def test_all_wait_for_the_same_rounds(nets: list[Net], tmp_path: Path) -> None:
         return count
 
     assert nets[0].run(steps, [3, 1, 2]) == [3, 1, 2]
-    assert nets[0]._last is not None and nets[0]._last.rounds == 3
+    assert nets[0]._session.last is not None and nets[0]._session.last.rounds == 3

@@ -78,7 +78,7 @@ def test_every_executor_takes_them(net: Net, tmp_path: Path, name: str) -> None:
 def test_their_plans_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     net = small(tmp_path, executor="blas")
     held = []
-    ready = net._ready()
+    ready = net._session.ready()
     run = ready.engine._executor.run
 
     def noting(plan: Any) -> Any:  # noqa: ANN401

@@ -32,7 +32,7 @@ from abw.core.ir.model import (
     TableSource,
     ZeroSource,
 )
-from abw.core.ir.paths import Hop
+from abw.core.ir.schema import Hop
 
 Array = NDArray[np.float64]
 SIGNS = {

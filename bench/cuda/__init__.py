@@ -1,1 +1,0 @@
-"""The executor `cuda` on a GPU: checked, timed, and beside what others published."""

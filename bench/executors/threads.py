@@ -1,0 +1,116 @@
+"""What several threads bring from a file's text to outputs, on idle processors and beside a busy process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import Annotated, NamedTuple
+
+import typer
+
+from abw.bench.options import SPECS, BatchSizes, DataDir, Hidden, Instances, Runs, SpecsDir
+from abw.bench.process import Apart
+from abw.bench.rows import Row, Rows
+from abw.bench.timing import interleaved
+from abw.bench.workloads import case
+from abw.core.api import load
+
+THREADED = ("TreeLSTM", "LatticeLSTM", "BiLSTM-Tagger", "LSTM-NMT")
+
+
+class Job(NamedTuple):
+    """The first instances of a file through a spec."""
+
+    spec: str
+    file: str
+    hidden: int
+    batch: int
+    instances: int
+
+    def on(self, threads: int) -> Callable[[], None]:
+        """What runs it on so many threads."""
+        dims = {"hidden": self.hidden}
+        model = load(self.spec, dims=dims, batch=self.batch, policy="sufficient", threads=threads)
+        model.spec = replace(model.spec, data=replace(model.spec.data, limit=self.instances))
+
+        def run() -> None:
+            for _ in model.stream(self.file):
+                pass
+
+        return run
+
+
+class Runner:
+    """A job on one thread, in a process of its own."""
+
+    def prepare(self, job: Job) -> None:
+        """Load the model, and run the job once."""
+        self.run = job.on(1)
+        self.run()
+
+    def again(self) -> None:
+        """Run the job once more."""
+        self.run()
+
+
+def threads(
+    data: DataDir,
+    specs: SpecsDir = SPECS,
+    hidden: Hidden = 128,
+    batch: BatchSizes = [64, 8],
+    threads: Annotated[
+        list[int], typer.Option("--threads", min=2, help="Threads to compare with one; repeatable.")
+    ] = [2],
+    instances: Instances = 1024,
+    runs: Runs = 9,
+) -> Rows:
+    """Compare several threads and several processes with one, from text to outputs.
+
+    Wall clock. `processes`: the throughput of as many single-threaded processes over one; `beside a busy
+    one`: the speed-up while another process keeps a core busy.
+    """
+    with ExitStack() as stack:
+        others = [Apart(Runner, seconds=600.0) for _ in range(max(threads) - 1)]
+        for other in others:
+            stack.callback(other.close)
+        for name, size in product(THREADED, batch):
+            job = Job(str(specs / case(name).spec), str(data / case(name).data), hidden, size, instances)
+            yield from _measured(name, job, threads, runs, others)
+
+
+def _measured(name: str, job: Job, threads: list[int], runs: int, others: list[Apart]) -> Rows:
+    work = {str(count): job.on(count) for count in [1, *threads]}
+
+    def side_by_side(some: list[Apart], method: str, *args: Job) -> None:
+        for other in some:
+            other.start(method, *args)
+        work["1"]()
+        for other in some:
+            other.wait()
+
+    side_by_side(others, "prepare", job)
+    apart = {f"apart {count}": partial(side_by_side, others[: count - 1], "again") for count in threads}
+    interleaved({**work, **apart}, 1)  # not counted
+    idle = interleaved({**work, **apart}, runs, time.perf_counter)
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        try:
+            beside = interleaved(work, runs, time.perf_counter)
+        finally:
+            busy.kill()
+    for count in threads:
+        yield Row(
+            "",
+            model=name,
+            batch=job.batch,
+            threads=count,
+            one_thread_seconds=idle["1"],
+            threads_times=idle["1"] / idle[str(count)],
+            processes_times=count * idle["1"] / idle[f"apart {count}"],
+            beside_a_busy_one_times=beside["1"] / beside[str(count)],
+        )

@@ -1,1 +1,0 @@
-"""Growing models: what rounds cost beside their kernels, and PyTorch batched by hand."""
