@@ -107,6 +107,7 @@ def by_pickle(made: Any) -> Any:  # noqa: ANN401
     return pickle.loads(pickle.dumps(made))
 
 
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own, while it compiles
 def test_the_model_around_it_is_compiled() -> None:
     made, head = layer(), torch.nn.Linear(5, 2)
 
