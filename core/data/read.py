@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import orjson
 
@@ -20,43 +21,46 @@ from abw.core.ir.formats import FORMATS
 from abw.core.ir.schema import Schema
 
 
+class Options(TypedDict, total=False):
+    """How a format is read.
+
+    `frequency` (tags): words that occur less often are spelt out as characters. `tokens` (words): a regular
+    expression that finds a line's tokens ('': what stands between blanks). `beside` (json): the suffix of the
+    file of arrays beside the data (`abw.core.data.sidecar`); `schema` (json): what the instances must be made
+    of, without which all that is left of a file is read, to find it.
+    """
+
+    frequency: int
+    tokens: str
+    beside: str
+    schema: Schema | None
+
+
 def read(
     path: Path,
     format: str,
     *,
     skip: int = 0,
     limit: int | None = None,
-    frequency: int = 0,
-    tokens: str = "",
-    beside: str = "",
+    **options: Unpack[Options],
 ) -> Instances:
-    """The instances `skip` to `skip + limit` of a file.
+    """The instances `skip` to `skip + limit` of a file; of format json all of it is read to find the schema.
 
-    `frequency` (format tags): words that occur less often in the file are spelt out as characters. `tokens`
-    (format words): a regular expression that finds a line's tokens ('': what stands between blanks). `beside`
-    (format json): the suffix of the file of arrays beside it (`abw.core.data.sidecar`). An
-    instance's vertices begin with its own of kind 'instance'; the modules of the formats say how the others
-    follow. Blank lines, CRLF, a byte order mark and a missing last newline are accepted; any byte up to 32
-    parts words, but a line of control characters alone is malformed. Errors: AbwError for a wrong argument,
+    An instance's vertices begin with its own of kind 'instance'; the formats' modules say how others follow.
+    Blank lines, CRLF, a byte order mark and a missing last newline are accepted; any byte up to 32 parts
+    words, but a line of control characters alone is malformed. Errors: AbwError for a wrong argument,
     DataError with up to ten places of a wrong file.
     Cost: at most 60 ns for a node of the graphs that the shipped models make; with a limit, only so much of
     the file is parsed (of json, and of tags with a frequency, all).
     """
+    frequency = options.get("frequency", 0)
     for name, least, value in (("skip", 0, skip), ("frequency", 0, frequency), ("limit", 1, limit)):
         if value is not None and not least <= value <= ALL:
             raise AbwError(f"{name} cannot be {value}", hint=f"from {least} to {ALL}", exit_code=2)
     if format not in FORMATS:
         raise AbwError(f"no data format '{format}'", hint=did_you_mean(format, FORMATS))
     with open_feed(path) as feed:
-        taken = take(
-            feed,
-            format,
-            skip,
-            ALL if limit is None else limit,
-            frequency=frequency,
-            tokens=tokens,
-            beside=beside,
-        )
+        taken = take(feed, format, skip, ALL if limit is None else limit, **options)
         if len(taken) == 0:
             where = Span(str(path), 1)
             if feed.seen == 0:
@@ -71,48 +75,34 @@ def take(
     format: str,
     skip: int,
     limit: int,
-    *,
-    frequency: int = 0,
-    tokens: str = "",
-    beside: str = "",
-    schema: Schema | None = None,
+    **options: Unpack[Options],
 ) -> Instances:
     """Instances `skip` to `skip + limit` of what is left of a file, as `read` gives them; none at its end.
 
-    `schema` (of format json) is what the instances must be made of; without it all that is left of the file
-    is read, to find it. Errors: DataError; then nothing was taken.
+    Errors: DataError; then nothing was taken.
     """
     try:
-        return _taken(feed, format, skip, limit, frequency, tokens, beside, schema)
+        return _taken(feed, format, skip, limit, options)
     except DataError as error:
         if format != "json" and _is_json(error.problems[0]):
             raise _for_json(error, format) from None
         raise
 
 
-def _taken(
-    feed: Feed,
-    format: str,
-    skip: int,
-    limit: int,
-    frequency: int,
-    tokens: str,
-    beside: str,
-    schema: Schema | None,
-) -> Instances:
+def _taken(feed: Feed, format: str, skip: int, limit: int, options: Options) -> Instances:
     match format:
         case "trees":
             return read_trees(feed, skip, limit)
         case "lattice":
             return read_lattices(feed, skip, limit)
         case "tags":
-            return read_tags(feed, skip, limit, frequency)
+            return read_tags(feed, skip, limit, options.get("frequency", 0))
         case "pairs":
             return read_pairs(feed, skip, limit)
         case "words":
-            return read_words(feed, skip, limit, tokens)
+            return read_words(feed, skip, limit, options.get("tokens", ""))
         case _:
-            return read_json(feed, skip, limit, schema, beside)
+            return read_json(feed, skip, limit, options.get("schema"), options.get("beside", ""))
 
 
 def _is_json(problem: Problem) -> bool:

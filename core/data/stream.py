@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sized
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,7 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError, DataError, Problem
 from abw.core.data.feed import ALL, Feed
 from abw.core.data.instances import Instances
-from abw.core.data.read import take
-from abw.core.ir.schema import Schema
+from abw.core.data.read import Options, take
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,32 +72,26 @@ def chunks(
     *,
     first: int | None = None,
     limit: int | None = None,
-    frequency: int = 0,
-    tokens: str = "",
-    beside: str = "",
-    schema: Schema | None = None,
     skip_bad: bool = False,
+    **options: Unpack[Options],
 ) -> Iterator[Chunk[Instances]]:
     """The instances of a file, `size` at a time, `limit` at most; fewer where a pipe gives no more for now.
 
     With `first` there are so many in the first chunk, and twice as many in each as in the one before, up to
     `size`: what comes behind has something to do soon.
 
-    With a `frequency` (format tags) the whole file is one chunk, since its words must be counted first.
-    `tokens` and `beside`: see `read`. `schema` (format json) is what the instances must be made of. With
-    `skip_bad`, what is malformed is left out and told, else raised as DataError behind the instances before
-    it; of a lattice whose length cannot be read it is raised in any case. Memory: as much as one chunk takes,
-    and what is read of the file beyond it (64 KiB at most).
+    With a `frequency` (format tags) the whole file is one chunk, since its words must be counted first. With
+    `skip_bad`, what is malformed is left out and reported, else raised as DataError behind the instances
+    before it; of a lattice whose length cannot be read it is raised in any case. Memory: as much as one chunk
+    takes, and what is read of the file beyond it (64 KiB at most).
     """
-    if beside and skip_bad:
+    if options.get("beside") and skip_bad:
         hint = "of a malformed line nobody knows how many rows are its own: mend the data"
         raise AbwError("nothing can be left out of data with arrays beside them", hint=hint, exit_code=2)
 
-    def taken(wanted: int) -> Instances:
-        return take(feed, format, 0, wanted, frequency=frequency, tokens=tokens, beside=beside, schema=schema)
-
-    if frequency:
+    if options.get("frequency"):
         size, first = ALL, None
+    taken = partial(take, feed, format, 0, **options)
     return chunks_by(taken, feed, size, first=first, limit=limit, skip_bad=skip_bad)
 
 
@@ -110,7 +104,7 @@ def chunks_by(
     limit: int | None = None,
     skip_bad: bool = False,
 ) -> Iterator[Chunk[Some]]:
-    """The same of any reader: `take` takes so many instances at most of what is left of the feed."""
+    """Chunks of any reader: `take` takes so many instances at most of what is left of the feed."""
     pending: list[Bad] = []
     left = ALL if limit is None else limit
     now = first or size

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Never
+from typing import Never, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError, DataError, Problem
 from abw.core.data.feed import ALL, Feed
 from abw.core.data.instances import Instances
-from abw.core.data.read import take
+from abw.core.data.read import Options, take
 from abw.core.data.readers.pairs import SHORT
-from abw.core.ir.schema import Schema
 
 # What instances given as objects have for a file; instance i is its line i + 1.
 NAME = Path("instances")
@@ -56,10 +55,8 @@ def read_objects(
     instances: Iterable[object],
     format: str,
     *,
-    frequency: int = 0,
-    tokens: str = "",
-    schema: Schema | None = None,
     errors: dict[int, AbwError] | None = None,
+    **options: Unpack[Options],
 ) -> Instances:
     """Instances given as objects: as many as objects, in their order; the rest as `abw.core.data.read.take`.
 
@@ -70,10 +67,11 @@ def read_objects(
     given = list(instances)
     if not given:
         raise AbwError("there are no instances")
-    if tokens and len(whole := {isinstance(instance, str) for instance in given}) > 1:
+    if options.get("tokens") and len(whole := {isinstance(instance, str) for instance in given}) > 1:
         hint = "the pattern of `tokens` is for texts; lists are taken as they are"
         raise AbwError("some instances are texts, others lists of words", hint=hint)
-    tokens = tokens if tokens and whole == {True} else ""
+    if options.get("tokens") and whole != {True}:
+        options["tokens"] = ""
     wrong: dict[int, AbwError] = {}
     texts = []
     for number, instance in enumerate(given):
@@ -86,7 +84,7 @@ def read_objects(
             texts.append(b"")
 
     def taken(texts: list[bytes]) -> Instances:
-        return _taken(texts, format, frequency, tokens, schema)
+        return _taken(texts, format, options)
 
     try:
         found = taken(texts)
@@ -107,12 +105,12 @@ def read_objects(
     return replace(found, source=NAME, lines=(numbers + 1).astype(np.int32), numbers=numbers)
 
 
-def _taken(texts: list[bytes], format: str, frequency: int, tokens: str, schema: Schema | None) -> Instances:
+def _taken(texts: list[bytes], format: str, options: Options) -> Instances:
     """See Taken. Errors: DataError with the number of the instance."""
     head = b"%d\n" % sum(map(bool, texts)) if format == "lattice" else b""
     feed = Feed(NAME, b"".join([head, b"\n".join(texts), b"\n"]))
     try:
-        found = take(feed, format, 0, ALL, frequency=frequency, tokens=tokens, schema=schema)
+        found = take(feed, format, 0, ALL, **options)
     except DataError as error:
         lines = _lines(texts, format)
         raise DataError([_placed(problem, lines) for problem in error.problems]) from None
