@@ -115,13 +115,9 @@ class SpecError(AbwError):
 
     def rename(self, file: str, name: str) -> None:
         """Tell mistakes in one file as those of what it stands for."""
-        SpecError.__init__(
-            self,
-            [
-                replace(p, where=replace(p.where, file=name)) if p.where and p.where.file == file else p
-                for p in self.problems
-            ],
-        )
+        moved = (p.where and p.where.file == file and replace(p.where, file=name) for p in self.problems)
+        pairs = zip(self.problems, moved, strict=True)
+        SpecError.__init__(self, [replace(p, where=where) if where else p for p, where in pairs])
 
 
 class InstanceError(SpecError):

@@ -24,14 +24,15 @@ _LOCKED_AT = 1 << 40
 _FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
-def _module(name: str) -> Any:  # noqa: ANN401
+def module(name: str) -> Any:  # noqa: ANN401
+    """A module of the standard library; None where this system has none."""
     try:
         return importlib.import_module(name)
     except ImportError:
         return None
 
 
-_FCNTL = _module("fcntl")
+_FCNTL = module("fcntl")
 # Whether folders can be opened, and open files renamed and removed: everywhere but on Windows.
 UNIX = _FCNTL is not None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 import os
 import re
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from abw.core.base.errors import AbwError
+from abw.core.base.locks import module
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # glibc's malloc.h
 _LARGEST_FROM_HEAP = 32 << 20  # the most that glibc accepts
@@ -66,18 +66,10 @@ def peak_since() -> int | None:
 
 def peak_resident() -> int:
     """The most bytes of memory that this process has held since it began; 0 where no one says."""
-    if usage := _resource():
+    if usage := module("resource"):
         most: int = usage.getrusage(usage.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else most << 10  # macOS counts bytes, Linux and the BSDs KiB
     return peak_working_set(kernel32()) or _status("VmHWM") or 0
-
-
-def _resource() -> Any:  # noqa: ANN401 (a module)
-    """The module `resource`; None on Windows, which has none."""
-    try:
-        return importlib.import_module("resource")
-    except ImportError:
-        return None
 
 
 def _status(name: str) -> int | None:
@@ -158,7 +150,7 @@ def _room(folder: Path, names: _Names) -> Iterator[int]:
 
 def _address_room() -> Iterator[int]:
     """What the limits of this process leave of its addresses, and of its data."""
-    if (limits := _resource()) is None:
+    if (limits := module("resource")) is None:
         return
     for limit, name in ((limits.RLIMIT_AS, "VmSize"), (limits.RLIMIT_DATA, "VmData")):
         most = limits.getrlimit(limit)[0]

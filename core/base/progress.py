@@ -55,15 +55,18 @@ class Clock:
 
     def __init__(self, *phases: str, timer: Callable[[], float] | None = None) -> None:
         self.seconds = dict.fromkeys(phases, 0.0)
-        self._timer = timer or time.perf_counter
+        self.timer = timer or time.perf_counter
 
     def __call__(self, phase: str) -> _Timed:
         """Count the time inside the block to a phase."""
-        return _Timed(self.seconds, phase, self._timer)
+        return _Timed(self, phase)
+
+    def note(self, phase: str, start: float, end: float) -> None:
+        """Hear of a block that has ended."""
 
 
 class SpanClock(Clock):
-    """One that also notes when each block began and ended, of the first `most` blocks.
+    """A clock that also notes when each block began and ended, of the first `most` blocks.
 
     `spans`: (phase, start, end, thread) in seconds of `time.perf_counter`, in the order of their ends.
     """
@@ -72,10 +75,6 @@ class SpanClock(Clock):
         super().__init__(*phases)
         self.spans: list[tuple[str, float, float, int]] = []
         self._most = most
-
-    def __call__(self, phase: str) -> _Timed:
-        """Count the time inside the block to a phase, and note it."""
-        return _Noted(self, phase)
 
     def note(self, phase: str, start: float, end: float) -> None:
         """Note a block of this thread."""
@@ -86,37 +85,21 @@ class SpanClock(Clock):
 class _Timed:
     """A block whose time counts. A fourth of what a generator's block costs."""
 
-    __slots__ = ("_compiled", "_phase", "_seconds", "_start", "_timer")
+    __slots__ = ("_clock", "_compiled", "_phase", "_start")
 
-    def __init__(self, seconds: dict[str, float], phase: str, timer: Callable[[], float]) -> None:
-        self._seconds, self._phase, self._timer = seconds, phase, timer
+    def __init__(self, clock: Clock, phase: str) -> None:
+        self._clock, self._phase = clock, phase
 
     def __enter__(self) -> None:
         self._compiled = OWN.seconds
-        self._start = self._timer()
+        self._start = self._clock.timer()
 
     def __exit__(self, *_: object) -> None:
-        self._add(self._timer())
-
-    def _add(self, end: float) -> None:
-        self._seconds[self._phase] += end - self._start
+        end, seconds = self._clock.timer(), self._clock.seconds
+        seconds[self._phase] += end - self._start
         if compiled := OWN.seconds - self._compiled:
-            self._seconds[self._phase] -= compiled
-            if "compile" in self._seconds:
-                self._seconds["compile"] += compiled
+            seconds[self._phase] -= compiled
+            if "compile" in seconds:
+                seconds["compile"] += compiled
             OWN.seconds = self._compiled  # blocks around this one have no more of it
-
-
-class _Noted(_Timed):
-    """One that is noted."""
-
-    __slots__ = ("_clock",)
-
-    def __init__(self, clock: SpanClock, phase: str) -> None:
-        super().__init__(clock.seconds, phase, time.perf_counter)
-        self._clock = clock
-
-    def __exit__(self, *_: object) -> None:
-        end = time.perf_counter()
-        self._add(end)
         self._clock.note(self._phase, self._start, end)

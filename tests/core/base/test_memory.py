@@ -101,12 +101,12 @@ def own(root: Path, version: int, path: str) -> Path:
 
 def test_the_peak_is_in_bytes_whatever_the_system_counts_in(monkeypatch: pytest.MonkeyPatch) -> None:
     usage = SimpleNamespace(RUSAGE_SELF=0, getrusage=lambda _: SimpleNamespace(ru_maxrss=4096))
-    monkeypatch.setattr(memory, "_resource", lambda: usage)
+    monkeypatch.setattr(memory, "module", lambda name: usage)
     monkeypatch.setattr(sys, "platform", "darwin")
     assert memory.peak_resident() == 4096
     monkeypatch.setattr(sys, "platform", "linux")
     assert memory.peak_resident() == 4096 << 10
-    monkeypatch.setattr(memory, "_resource", lambda: None)
+    monkeypatch.setattr(memory, "module", lambda name: None)
     monkeypatch.setattr(memory, "kernel32", Kernel32)
     assert memory.peak_resident() == 123 << 20
 
