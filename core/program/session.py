@@ -14,7 +14,6 @@ from abw.core.exec.params import Params
 from abw.core.exec.planned_tape import joined_schedules
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.graph.graph import Graph
-from abw.core.graph.ops import op_network
 from abw.core.ir.model import Library
 from abw.core.ir.network import Network
 from abw.core.policy.schedule import Policy, Schedule
@@ -36,6 +35,7 @@ from abw.core.program.running.task import RUNNING, Log, Runner, Task
 # structure share one schedule.
 ProgramGranularity = Literal["op", "cell", "graph"]
 DEFAULT_GRANULARITY: ProgramGranularity = "cell"
+ENGINES = {"op": OpEngine, "cell": Engine, "graph": GraphEngine}
 
 # The index of an instance among those given, and how its program ended.
 Ended = tuple[int, Done | Failed]
@@ -152,16 +152,9 @@ class Session:
         else:
             network, params = held.network, held.params
         granularity = granularity or DEFAULT_GRANULARITY
-        parts = params, self.executor, self._policy, self.inputs
-        engine: Engine
-        if granularity == "op":
-            ops = op_network(network)
-            self.executor.prepare(ops.network, params, self.how.threads)
-            engine = OpEngine(network, ops, *parts)
-        else:
-            self.executor.prepare(network, params, self.how.threads)
-            kind = GraphEngine if granularity == "graph" else Engine
-            engine = kind(network, *parts)
+        engine = ENGINES[granularity](
+            network, params, self.executor, self.how.threads, self._policy, self.inputs
+        )
         self._prepared = Prepared(network, params, engine, granularity)
         return self._prepared
 
@@ -172,7 +165,7 @@ class Session:
         ready = self.ready(granularity)
         self.recorder.restore()
         self.inputs.begin()
-        runner = BatchRunner(ready.network, self.recorder, ready.engine, self._fibers, self.how.seed, log)
+        runner = BatchRunner(self.recorder, ready.engine, self._fibers, self.how.seed, log)
         self._enter(runner)
         return runner
 

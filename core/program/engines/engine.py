@@ -38,7 +38,7 @@ class Planned:
 
 
 class Engine:
-    """Executes the nodes of a network as programs record them.
+    """Executes the calls of cells as programs record them, as nodes of `network`.
 
     The executor's own tape runs them without plans, if it has one, the policy is the critical rule, and the
     engine is `compiled`. Otherwise, and for pieces too large for one thread, each piece is scheduled and
@@ -49,16 +49,29 @@ class Engine:
     compiled = True
 
     def __init__(
-        self, network: Network, params: Params, executor: Executor, policy: Policy, inputs: InputRows
+        self,
+        cells: Network,
+        params: Params,
+        executor: Executor,
+        threads: int | None,
+        policy: Policy,
+        inputs: InputRows,
     ) -> None:
-        self.network, self._params, self._inputs = network, params, inputs
-        self._executor, self._policy = executor, policy
-        self._names = tuple(t.name for t in network.types)
+        """Prepare the executor."""
+        self.cells, self.network = cells, self._executed_network(cells)
+        self._params, self._inputs, self._policy, self._executor = params, inputs, policy, executor
+        self._names = tuple(t.name for t in self.network.types)
+        self._slots = np.array([len(t.slots) for t in cells.types], np.int32)
         self._first: dict[bytes, Planned] = {}
         self._kept = 0
+        executor.prepare(self.network, params, threads)
         self.clock = Clock("schedule", "plan", "execute")
-        self.planned = PlannedTape(network, executor)
+        self.planned = PlannedTape(self.network, executor)
         self.begin(0)
+
+    def _executed_network(self, cells: Network) -> Network:
+        """The network that calls of cells become nodes of."""
+        return cells
 
     def begin(self, base: int) -> None:
         """Begin a run, whose first node is number `base` of all runs'. Values of earlier runs are lost."""
@@ -74,20 +87,19 @@ class Engine:
             self.tape.begin(base * self.network.width)
             self.tape.place(self.planned.type, self.planned.row)
 
-    def taped(self, piece: Piece) -> bool:
-        """Compute the next nodes by the executor's tape, if it can. Errors: TooLargeError.
-
-        Cost: see `Tape.advance`.
-        """
-        if self.tape is None:
-            return False
-        self._bring(self.tape)
-        self._reserve(piece.nodes)
-        with self.clock("execute"):
-            end = self.tape.advance(piece.words, piece.nodes, self.planned.count)
-        if end == "done":
-            self._append(piece)
-        return end == "done"
+    def compute(self, piece: Piece) -> None:
+        """Compute the next nodes. Errors: StaleError, TooLargeError."""
+        if not piece.nodes:
+            return
+        if self.tape is not None:
+            self._bring(self.tape)
+            self._reserve(piece.nodes)
+            with self.clock("execute"):
+                end = self.tape.advance(piece.words, piece.nodes, self.planned.count)
+            if end == "done":
+                self._append(piece)
+                return
+        self.advance(segment(piece, self._slots, self.cells.width, self._base, self.recorded))
 
     def round(self, recorder: MachineRecorder, asked: int) -> list[int] | None:
         """Compute what was recorded, where need be, and answer the `asked` questions that the recorder has
@@ -157,6 +169,11 @@ class Engine:
         return self._policy.schedule(graph.dag)
 
     @property
+    def recorded(self) -> int:
+        """How many calls of cells this run has computed."""
+        return self.planned.count
+
+    @property
     def nodes(self) -> int:
         """How many nodes this run has computed."""
         return self.planned.count
@@ -169,11 +186,9 @@ class Engine:
     @property
     def segments(self) -> list[Segment]:
         """All that was recorded in this run."""
-        slots = np.array([len(t.slots) for t in self.network.types], np.int32)
+        width, base = self.network.width, self._base
         return [
-            held
-            if isinstance(held, Segment)
-            else segment(held[0], slots, self.network.width, self._base, held[1])
+            held if isinstance(held, Segment) else segment(held[0], self._slots, width, base, held[1])
             for held in self._recorded
         ]
 

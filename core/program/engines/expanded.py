@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from abw.core.graph.ops import OpNetwork
+from abw.core.graph.ops import op_network
 from abw.core.ir.network import Network
 from abw.core.program.engines.engine import Engine
 from abw.core.program.recording.recorder import Ints, Longs, Segment
@@ -17,22 +15,30 @@ class OpEngine(Engine):
 
     compiled = False
 
-    def __init__(self, cells: Network, ops: OpNetwork, *parts: Any) -> None:  # noqa: ANN401 (as its base)
-        self._cells, self._templates = cells, ops.templates
+    def _executed_network(self, cells: Network) -> Network:
+        """The network of operations."""
+        ops = op_network(cells)
+        self._templates, self._calls = ops.templates, 0
         self._where = np.zeros(0, np.int32)  # by the reference of a cell's output, that of the operation's
         self._steps = np.array([len(t.steps) for t in ops.templates])
         lookups = {c: t for template in ops.templates for of in template.lookups for c, t in of.items()}
         self._lookups = [(cells.constants[c], t) for c, t in lookups.items()]
-        super().__init__(ops.network, *parts)
+        return ops.network
 
     def begin(self, base: int) -> None:
         """Begin a run: see `Engine.begin`."""
         super().begin(base)
-        self._expanded = 0
+        self._expanded = self._calls = 0
 
     def advance(self, segment: Segment) -> None:
         """Compute the operations of the next nodes. Errors: TooLargeError."""
+        self._calls += len(segment)
         super().advance(self._expand(segment))
+
+    @property
+    def recorded(self) -> int:
+        """How many calls of cells this run has computed."""
+        return self._calls
 
     def _executed(self, references: Longs) -> Longs:
         return self._where[references].astype(np.int64)
@@ -86,7 +92,7 @@ class OpEngine(Engine):
 
     def _place(self, segment: Segment, step: Longs) -> None:
         """Note where the outputs of cells are computed, whose own operations begin at `step`."""
-        width = self._cells.width
+        width = self.cells.width
         end = (segment.first + len(segment)) * width
         if end > len(self._where):
             self._where = np.append(self._where, np.zeros(2 * end - len(self._where), np.int32))

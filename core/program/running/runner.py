@@ -10,7 +10,6 @@ import numpy as np
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Array
-from abw.core.ir.network import Network
 from abw.core.program.engines.engine import Engine
 from abw.core.program.recording.asks import (
     ABOVE,
@@ -26,7 +25,7 @@ from abw.core.program.recording.asks import (
 )
 from abw.core.program.recording.machine import MachineRecorder
 from abw.core.program.recording.machine_code import CLOSED
-from abw.core.program.recording.recorder import WHOSE, Recorder, StaleError, segment
+from abw.core.program.recording.recorder import WHOSE, Recorder, StaleError
 from abw.core.program.recording.values import BITS, KINDS
 from abw.core.program.running.fibers import (
     Asked,
@@ -52,18 +51,11 @@ class BatchRunner:
     """
 
     def __init__(
-        self,
-        network: Network,
-        recorder: Recorder,
-        engine: Engine,
-        fibers: Fibers,
-        seed: int,
-        log: Log | None = None,
+        self, recorder: Recorder, engine: Engine, fibers: Fibers, seed: int, log: Log | None = None
     ) -> None:
         """`log` gets all questions and answers."""
-        self._network, self._recorder, self.engine = network, recorder, engine
+        self._recorder, self.engine = recorder, engine
         self._fibers, self._seed, self._log = fibers, seed, log
-        self._slots = np.array([len(t.slots) for t in network.types], np.int32)
         self._base = recorder.next // recorder.step
         self._ready: list[Going] = []
         self._waiting: list[Task] = []
@@ -205,23 +197,20 @@ class BatchRunner:
     def values(self, handles: Sequence[int]) -> Array:
         """The values of handles, all of one shape. Errors: AbwError for one of an earlier run."""
         references = np.array(handles, np.int64) >> BITS
-        own = references - self._base * self._network.width
+        own = references - self._base * self.engine.cells.width
         if ((references >= 0) & (own < 0)).any():
             raise AbwError(f"a value of an earlier run was asked for: {GONE}", hint=KEEP)
         return self.engine.values(np.where(references >= 0, own, references))
 
     def advance(self) -> None:
         """Compute what was recorded. Errors: AbwError for values of an earlier run, TooLargeError."""
-        first = self._recorder.begun // self._recorder.step - self._base
-        piece = self._recorder.take()
-        if not piece.nodes:
-            return
-        if not self.engine.taped(piece):
-            try:
-                new = segment(piece, self._slots, self._network.width, self._base, first)
-            except StaleError as stale:
-                raise self._stale(stale) from None
-            self.engine.advance(new)
+        try:
+            self.engine.compute(self._recorder.take())
+        except StaleError as stale:
+            number, index, slot = stale.args
+            instance, kind = self._numbers[index] if self._numbers else 0, self.engine.cells.types[number]
+            what = f"instance {instance}: input '{kind.slots[slot].name}' of {kind.name}"
+            raise AbwError(f"{what} is a value of an earlier run: {GONE}", hint=KEEP) from None
 
     def _go_on(self, going: Iterable[Going]) -> None:
         """Programs go on until each waits or has ended; so do those that get ready meanwhile."""
@@ -339,10 +328,3 @@ class BatchRunner:
             if found is not None:
                 return found
         return answer(asks[0].how, self.values([handle for ask in asks for handle in ask.handles]), asks)
-
-    def _stale(self, stale: StaleError) -> AbwError:
-        number, index, slot = stale.args
-        instance = self._numbers[index] if self._numbers else 0
-        net_type = self._network.types[number]
-        what = f"instance {instance}: input '{net_type.slots[slot].name}' of {net_type.name}"
-        return AbwError(f"{what} is a value of an earlier run: {GONE}", hint=KEEP)
