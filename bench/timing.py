@@ -15,7 +15,7 @@ Timer = Callable[[], float]
 
 def interleaved(
     contenders: Mapping[str, Work], runs: int, timer: Timer = time.thread_time, *, warming: int = 0,
-    timers: Mapping[str, Timer] | None = None,
+    timers: Mapping[str, Timer] | None = None
 ) -> dict[str, float]:  # fmt: skip
     """The median seconds of each contender: see `rounds`."""
     taken = rounds(contenders, runs, timer, warming=warming, timers=timers)

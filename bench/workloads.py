@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -21,14 +21,13 @@ from abw.core.exec.trained import load_weights, make_params
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.ir.model import Model
-from abw.core.ir.network import Granularity, LayoutName
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.registry import CHOSEN, LEARNED, get_policy
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.policy.schedule import Policy
-from abw.core.run.learning import Asked, Choice, choose_from, launch_seconds, train
+from abw.core.run.learning import Asked, choose_from, launch_seconds, train
 from abw.core.run.minibatches import MiniBatch, planned
-from abw.core.run.options import PRESETS
+from abw.core.run.options import PRESETS, Preset
 from abw.core.run.parallel import Part, read_parts
 from abw.core.run.workload import (
     Networks,
@@ -119,16 +118,8 @@ def mini_batch(
     return plan(graph, Sufficient().schedule(graph.dag)), init_params(workload.network, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """How a model runs: the options of `abw run` of the same names."""
-
-    policy: str = "sufficient"
-    executor: str = "cpu"
-    granularity: Granularity = "cell"
-    layout: LayoutName = "planned"
-    encoding: Choice = "best"
-    threads: int = 1
+# How models run, unless said otherwise: as `abw run`, but by the sufficient condition.
+USUAL = replace(PRESETS["abw"], policy="sufficient")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,18 +149,18 @@ class Ready:
         return planned(workload, self.policy, self.executor, first, last, clock)
 
 
-def ready(model: Model, how: Setting = Setting()) -> Ready:
+def ready(model: Model, how: Preset = USUAL, threads: int = 1) -> Ready:
     """Learn the policy and prepare the executor; nothing is kept on disk. Errors: AbwError."""
     networks = open_networks(model, how.granularity, how.layout)
     params = make_params(networks.cells, load_weights(model), 0)
     learned = how.policy in (LEARNED, CHOSEN)
     policy = learned_policy(model, networks, how) if learned else get_policy(how.policy)
     executor = executor_of(how.executor, "float32")
-    executor.prepare(networks.network, params, how.threads)
+    executor.prepare(networks.network, params, threads)
     return Ready(model, networks, params, executor, policy)
 
 
-def learned_policy(model: Model, networks: Networks, how: Setting) -> Policy:
+def learned_policy(model: Model, networks: Networks, how: Preset) -> Policy:
     """A policy learned from the first instances of a model's data, as `abw run` learns it."""
     launch = launch_seconds(networks.network, how.executor)
     asked = Asked(how.policy, how.encoding, batch=model.data.batch, launch=launch)
@@ -187,9 +178,7 @@ class System:
     """A workload ready to run over its first mini-batches again and again, by a preset of `abw run`."""
 
     def __init__(self, model: Model, preset: str, threads: int = 1) -> None:
-        p = PRESETS[preset]
-        how = Setting(p.policy, p.executor, p.granularity, p.layout, p.encoding, threads)
-        self._ready, self._threads = ready(model, how), threads
+        self._ready, self._threads = ready(model, PRESETS[preset], threads), threads
         workload = self._ready.read()
         self._part = Part(workload, list(workload.windows()))
         self.instances, self.product_flops = len(workload.instances), 0

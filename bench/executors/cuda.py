@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice, product
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -31,11 +31,10 @@ from abw.core.exec.cuda.measure.floor import PUBLISHED, Limits
 from abw.core.exec.cuda.tiles import HOPPER, Forms, forms_for
 from abw.core.run.measure import fit
 
-if TYPE_CHECKING:
-    # A workload, its hidden size, instances in the mini-batch.
-    Setting = tuple[Case, int, int]
-    # A spec, its hidden size, the forms of its kernels.
-    Network = tuple[Path, int, Forms]
+# A workload, its hidden size, instances in the mini-batch.
+Setting = tuple[Case, int, int]
+# A spec, its hidden size, the forms of its kernels.
+Network = tuple[Path, int, Forms]
 
 SCHEMES: tuple[Scheme, ...] = ("batch", "plan")
 # The workloads that say most: trees, lattices, chains; the sizes that say most.

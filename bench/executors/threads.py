@@ -10,7 +10,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import Annotated, NamedTuple
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -24,39 +25,30 @@ from abw.core.api import load
 THREADED = ("TreeLSTM", "LatticeLSTM", "BiLSTM-Tagger", "LSTM-NMT")
 
 
-class Job(NamedTuple):
+class Job:
     """The first instances of a file through a spec."""
 
-    spec: str
-    file: str
-    hidden: int
-    batch: int
-    instances: int
+    def __init__(self, spec: Path, file: Path, hidden: int, batch: int, instances: int) -> None:
+        self._spec, self._file, self._hidden, self._batch = spec, file, hidden, batch
+        self._instances = instances
+        self._single: Callable[[], None] | None = None
 
     def on(self, threads: int) -> Callable[[], None]:
         """What runs it on so many threads."""
-        dims = {"hidden": self.hidden}
-        model = load(self.spec, dims=dims, batch=self.batch, policy="sufficient", threads=threads)
-        model.spec = replace(model.spec, data=replace(model.spec.data, limit=self.instances))
+        dims = {"hidden": self._hidden}
+        model = load(self._spec, dims=dims, batch=self._batch, policy="sufficient", threads=threads)
+        model.spec = replace(model.spec, data=replace(model.spec.data, limit=self._instances))
 
         def run() -> None:
-            for _ in model.stream(self.file):
+            for _ in model.stream(self._file):
                 pass
 
         return run
 
-
-class Runner:
-    """A job on one thread, in a process of its own."""
-
-    def prepare(self, job: Job) -> None:
-        """Load the model, and run the job once."""
-        self.run = job.on(1)
-        self.run()
-
-    def again(self) -> None:
-        """Run the job once more."""
-        self.run()
+    def run(self) -> None:
+        """Run it on one thread."""
+        self._single = self._single or self.on(1)
+        self._single()
 
 
 def threads(
@@ -75,27 +67,27 @@ def threads(
     Wall clock. `processes`: the throughput of as many single-threaded processes over one; `beside a busy
     one`: the speed-up while another process keeps a core busy.
     """
-    with ExitStack() as stack:
-        others = [Apart(Runner, seconds=600.0) for _ in range(max(threads) - 1)]
-        for other in others:
-            stack.callback(other.close)
-        for name, size in product(THREADED, batch):
-            job = Job(str(specs / case(name).spec), str(data / case(name).data), hidden, size, instances)
-            yield from _measured(name, job, threads, runs, others)
+    for name, size in product(THREADED, batch):
+        given = specs / case(name).spec, data / case(name).data, hidden, size, instances
+        with ExitStack() as stack:
+            others = [Apart(Job, *given, seconds=600.0) for _ in range(max(threads) - 1)]
+            for other in others:
+                stack.callback(other.close)
+            yield from _measured(name, size, Job(*given), threads, runs, others)
 
 
-def _measured(name: str, job: Job, threads: list[int], runs: int, others: list[Apart]) -> Rows:
+def _measured(name: str, batch: int, job: Job, threads: list[int], runs: int, others: list[Apart]) -> Rows:
     work = {str(count): job.on(count) for count in [1, *threads]}
 
-    def side_by_side(some: list[Apart], method: str, *args: Job) -> None:
+    def side_by_side(some: list[Apart]) -> None:
         for other in some:
-            other.start(method, *args)
+            other.start("run")
         work["1"]()
         for other in some:
             other.wait()
 
-    side_by_side(others, "prepare", job)
-    apart = {f"apart {count}": partial(side_by_side, others[: count - 1], "again") for count in threads}
+    apart = {f"apart {count}": partial(side_by_side, others[: count - 1]) for count in threads}
+    side_by_side(others)
     interleaved({**work, **apart}, 1)  # not counted
     idle = interleaved({**work, **apart}, runs, time.perf_counter)
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
@@ -107,7 +99,7 @@ def _measured(name: str, job: Job, threads: list[int], runs: int, others: list[A
         yield Row(
             "",
             model=name,
-            batch=job.batch,
+            batch=batch,
             threads=count,
             one_thread_seconds=idle["1"],
             threads_times=idle["1"] / idle[str(count)],

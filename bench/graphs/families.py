@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import random
-import re
 import sysconfig
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -55,11 +54,8 @@ class Family:
         return build_dag(self.types, np.array(type, np.int32), edges[:, 0].copy(), edges[:, 1].copy())
 
 
-def families(data: Path, count: int, seed: int) -> Iterator[Family]:
-    """All families, `count` instances each; synthetic ones from the seed, real ones from where it says."""
-    trees = data / "trees" / "train.txt"
-    if trees.is_file():
-        yield Family("sentiment trees, a type a label", list(labelled_trees(trees, count, seed)))
+def families(count: int, seed: int) -> Iterator[Family]:
+    """All families, `count` instances each; the syntax trees are those of files in an order by the seed."""
     found = functions(count, seed)
     syntax: dict[str, Callable[[ast.AST, str, int], str]] = {
         "syntax trees, a type a class": lambda node, _, __: type(node).__name__,
@@ -111,23 +107,6 @@ def syntax_tree(root: ast.AST, named: Callable[[ast.AST, str, int], str]) -> Ins
 
     build(root, "")
     return made
-
-
-def labelled_trees(path: Path, count: int, skip: int) -> Iterator[Instance]:
-    """Parse trees: a leaf, an internal node of one of five types, an output at each."""
-    for line in path.read_text(encoding="utf-8").splitlines()[skip : skip + count]:
-        made, stack = Instance(), [[]]  # type: tuple[Instance, list[list[int]]]
-        labels = []
-        for token in re.findall(r"\(\d|\)|[^() ]+", line):
-            if token[0] == "(":
-                labels.append(token[1])
-                stack.append([])
-            elif token == ")":
-                below, label = stack.pop(), labels.pop()
-                node = made.add(f"internal{label}" if below else "leaf", *below)
-                made.add("output", node)
-                stack[-1].append(node)
-        yield made
 
 
 def dependency_of(types: int, seed: int) -> Callable[[random.Random], Instance]:

@@ -82,7 +82,7 @@ def policies(
     """
     unknown = Unseen(batch, launch * 1e-6, mini_batches)
     if synthetic:
-        yield from compared(unknown.families(data, named))
+        yield from compared(unknown.families(named))
         return
     cases = chosen_cases(workloads)
     if unseen:
@@ -165,10 +165,10 @@ class Unseen:
     launch: float
     mini_batches: int
 
-    def families(self, data: Path, named: str | None) -> Iterator[Compared]:
+    def families(self, named: str | None) -> Iterator[Compared]:
         """Compare the policies on the families whose names contain a text."""
         used = Asked(batch=self.batch).instances
-        for family in families(data, used + self.mini_batches * self.batch, 0):
+        for family in families(used + self.mini_batches * self.batch, 0):
             if named is None or named in family.name:
                 yield self._compared(family.name, family.dag, used)
 

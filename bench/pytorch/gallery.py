@@ -42,6 +42,22 @@ class Batched:
         """Outputs in the order of instances and vertices."""
         raise NotImplementedError
 
+    def runs(self, lines: Sequence[str], batch: int) -> dict[str, Callable[[], NDArray[Any]]]:
+        """What computes all outputs, from mini-batches made before and from instances in memory."""
+        read = [self.read(line) for line in lines]
+        pieces = [read[first : first + batch] for first in range(0, len(read), batch)]
+        batches = [self.prepare(some) for some in pieces]
+
+        def outputs(batches: Iterable[Any]) -> NDArray[Any]:
+            with torch.inference_mode():
+                found: NDArray[Any] = torch.cat([self.compute(some) for some in batches]).numpy()
+            return found
+
+        return {
+            "over_computation_times": lambda: outputs(batches),
+            "over_all_of_it_times": lambda: outputs(map(self.prepare, pieces)),
+        }
+
 
 def rows_of(file: Path) -> dict[str, int]:
     """Words to rows, a word a line."""

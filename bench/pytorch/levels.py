@@ -70,8 +70,8 @@ class TorchLevels:
         kind = int(plan.schedule.type[b])
         lanes = int(plan.schedule.ptr[b + 1] - plan.schedule.ptr[b])
         operands = [
-            self._operand(k, self._memory[arenas.slot_arena[kind, s]], lanes, kind, device)
-            for s, k in enumerate(range(plan.operand_ptr[b], plan.operand_ptr[b + 1]))
+            self._operand(k, kind, slot, lanes, device)
+            for slot, k in enumerate(range(plan.operand_ptr[b], plan.operand_ptr[b + 1]))
         ]
         out = [
             self._memory[arenas.output_arena[kind, o]][row : row + lanes]
@@ -88,40 +88,29 @@ class TorchLevels:
 
         return call
 
-    def _operand(self, k: int, memory: Tensor, lanes: int, kind: int, device: str) -> Callable[[], Tensor]:
+    def _operand(self, k: int, kind: int, slot: int, lanes: int, device: str) -> Callable[[], Tensor]:
+        """What reads operand number `k` of the plan, which is a slot of a type."""
         torch, plan = self._torch, self._plan
-        rows = plan.index[plan.index_ptr[k] : plan.index_ptr[k + 1]].astype(np.int64)
-        index = torch.from_numpy(rows).to(device)
-        if plan.status[k] == CONTIGUOUS:
-            begin, count = int(plan.start[k]), len(rows)
+        memory = self._memory[plan.arenas.slot_arena[kind, slot]]
+        rows = torch.from_numpy(plan.index[slice(*plan.index_ptr[k : k + 2])].astype(np.int64)).to(device)
+        begin, end = int(plan.start[k]), int(plan.start[k]) + len(rows)
+        contiguous = plan.status[k] == CONTIGUOUS
 
-            def read() -> Tensor:
-                return memory[begin : begin + count]
-        else:
-
-            def read() -> Tensor:
-                return memory.index_select(0, index)
+        def read() -> Tensor:
+            return memory[begin:end] if contiguous else memory.index_select(0, rows)
 
         if plan.list_ptr[k] < 0:
             return read
         ends = plan.lists[plan.list_ptr[k] : plan.list_ptr[k] + lanes + 1].astype(np.int64)
         lane = torch.from_numpy(np.repeat(np.arange(lanes), np.diff(ends))).to(device)
-        into, reduction = (lanes, *memory.shape[1:]), self._reduction(kind, k)
+        shape, net_type = tuple(memory.shape[1:]), plan.graph.network.types[kind]
+        reduction = net_type.reduction or net_type.slots[slot].reduction
+        empty = partial(torch.zeros, (lanes, *shape), device=device)
         if reduction == "sum":
-            return lambda: torch.zeros(into, device=device).index_add_(0, lane, read())
+            return lambda: empty().index_add_(0, lane, read())
         reduce = "amax" if reduction == "max" else reduction
-        lane = lane.view(-1, *[1] * (memory.dim() - 1)).expand(-1, *memory.shape[1:])
-        return lambda: torch.zeros(into, device=device).scatter_reduce_(
-            0, lane, read(), reduce, include_self=False
-        )
-
-    def _reduction(self, kind: int, k: int) -> str:
-        """How the lists of an operand are reduced."""
-        net_type = self._plan.graph.network.types[kind]
-        if net_type.reduction:
-            return str(net_type.reduction)
-        b = int(np.searchsorted(self._plan.operand_ptr, k, side="right")) - 1
-        return str(net_type.slots[k - int(self._plan.operand_ptr[b])].reduction)
+        lane = lane.view(-1, *[1] * len(shape)).expand(-1, *shape)
+        return lambda: empty().scatter_reduce_(0, lane, read(), reduce, include_self=False)
 
 
 class _Cell:
@@ -179,12 +168,16 @@ class _Cell:
 
     def _product(
         self, parts: tuple[Part, ...], gates: list[Gate], runs: list[tuple[str, list[int]]], size: int,
-        squashes: dict[int, int],
+        squashes: dict[int, int]
     ) -> Callable[[Values], None]:  # fmt: skip
         """One product for gates that read the same parts; `runs` of them are under the same function."""
-        torch, normal = self._torch, self._normal
-        weights = torch.cat([self._weights(gate) for gate in gates]).T.contiguous()
-        bias = torch.cat([self._bias(gate, size) for gate in gates])
+        torch, normal, static = self._torch, self._normal, self._static
+        columns = [
+            torch.cat([static[w][:, c : c + p.length] for w, c, p in gate.products], 1) for gate in gates
+        ]
+        weights = torch.cat(columns).T.contiguous()
+        none = torch.zeros(size, device=weights.device)
+        bias = torch.cat([sum((static[v] for v in gate.biases), none) for gate in gates])
         read_whole = [(p, normal.cell.shape_of(p.value) == (p.length,)) for p in parts]
         widths = [size * len(of) for _, of in runs]
         reads = Counter(a for v in normal.batched for a in normal.arguments(v))
@@ -204,15 +197,6 @@ class _Cell:
                     values.update(zip((squashes[v] for v in of), squashed.split(size, 1), strict=True))
 
         return step
-
-    def _weights(self, gate: Gate) -> Tensor:
-        return self._torch.cat([self._static[w][:, c : c + p.length] for w, c, p in gate.products], 1)
-
-    def _bias(self, gate: Gate, size: int) -> Tensor:
-        total = self._torch.zeros(size, device=next(iter(self._static.values())).device)
-        for v in gate.biases:
-            total = total + self._static[v]
-        return total
 
     def _operation(self, v: int) -> Callable[[Values], None]:
         """One operation that runs at every lane, over all of them."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.bench.pytorch.install import import_dgl, import_torchfold
 from abw.core.data.instances import Instances
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
@@ -215,3 +217,13 @@ class FoldTrees:
         """See `Library`."""
         (h,) = self.fold.apply(self, self.hidden)
         return self.trees.classes(h), self.order
+
+
+def installed() -> dict[str, Callable[[Trees], Library]]:
+    """What makes a mini-batch ready in each library that is installed, by its name."""
+    found: dict[str, Callable[[Trees], Library]] = {}
+    if dgl := import_dgl():
+        found["DGL"] = partial(DglTrees, dgl)
+    if torchfold := import_torchfold():
+        found["TorchFold"] = partial(FoldTrees, torchfold)
+    return found

@@ -8,8 +8,9 @@ from statistics import median
 
 from abw.bench.options import SPECS, BatchSizes, DataDir, Hidden, Runs, SpecsDir
 from abw.bench.rows import Row, Rows
-from abw.bench.workloads import CASES, Setting, model_of, outputs_of, ready
+from abw.bench.workloads import CASES, model_of, outputs_of, ready
 from abw.core.base.progress import Clock
+from abw.core.run.options import PRESETS
 from abw.core.run.workload import open_workload, read_instances
 
 STEPS = ("read", "construct", "schedule", "plan", "execute", "outputs")
@@ -24,7 +25,7 @@ def e2e(
 ) -> Rows:
     """Time each step from text to outputs, on one thread and one mini-batch."""
     for chosen, instances in product(CASES, batch):
-        ours = ready(model_of(chosen, specs, data, hidden, instances), Setting("auto"))
+        ours = ready(model_of(chosen, specs, data, hidden, instances), PRESETS["abw"])
         clocks, nodes = [], 0
         for _ in range(runs + 1):
             step = Clock(*STEPS, timer=time.thread_time)

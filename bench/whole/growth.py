@@ -108,8 +108,7 @@ class Growing:
         made = grow(*of, 0, len(self.workload.instances), clock)
         if made.driven:
             raise AbwError(f"the rounds are not compiled: {made.driven}")
-        _, begin, end = [*clock.begun, clock.seconds["execute"]][:3]
-        self.rounds.append(end - begin)
+        self.rounds.append(clock.blocks[1])
         return made
 
     def at_least(self, lengths: list[int], peak: float) -> float:
@@ -128,17 +127,15 @@ class Growing:
 
 
 class _Blocks(Clock):
-    """A clock of CPU time that also notes when each block of execution begins: before, then in the rounds."""
+    """A clock of CPU time that keeps the seconds of each block of execution: before growth, in rounds."""
 
     def __init__(self) -> None:
         super().__init__("construct", "schedule", "plan", "execute", timer=time.thread_time)
-        self.begun: list[float] = []
+        self.blocks: list[float] = []
 
-    def __call__(self, phase: str) -> Any:  # noqa: ANN401
-        """Count the time inside the block to a phase."""
-        if phase == "execute":
-            self.begun.append(self.seconds[phase])
-        return super().__call__(phase)
+    def note(self, phase: str, start: float, end: float) -> None:
+        """Note a block of execution."""
+        self.blocks += [end - start] if phase == "execute" else []
 
 
 def decoding(growing: Growing, hidden: int, words: int, peak: Peak, runs: int) -> Row:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.bench.options import SPECS, Batch, DataDir, HiddenSizes, Instances, Runs, SpecsDir
-from abw.bench.pytorch.install import import_dgl, import_torch, import_torchfold
-from abw.bench.pytorch.trees import ByLevel, DglTrees, FoldTrees, Library, OneByOne, Trees
+from abw.bench.pytorch.install import import_torch
+from abw.bench.pytorch.trees import ByLevel, Library, OneByOne, Trees, installed
 from abw.bench.rows import Row, Rows
 from abw.bench.timing import interleaved
 from abw.bench.workloads import case, model_of, outputs_of, ready, refuse_different
@@ -54,11 +54,7 @@ def _rows(model: Model, size: int, runs: int) -> Rows:
     made = [ours.planned(workload, *window) for window in windows]
     network, values = ours.networks.network, named(ours.networks.network, ours.params)
     trees = [Trees(import_torch(), network, values, one.graph, workload.instances) for one in made]
-    others: dict[str, Makes] = {"PyTorch tree by tree": OneByOne, "PyTorch by hand": ByLevel}
-    if dgl := import_dgl():
-        others["DGL"] = partial(DglTrees, dgl)
-    if torchfold := import_torchfold():
-        others["TorchFold"] = partial(FoldTrees, torchfold)
+    others: dict[str, Makes] = {"PyTorch tree by tree": OneByOne, "PyTorch by hand": ByLevel, **installed()}
     prepared = {name: [makes(one) for one in trees] for name, makes in others.items()}
     expected = [_by_node(executor, one) for one in made]
     errors = {"abw": 0.0}

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
 from abw.bench.options import SPECS, Batch, HiddenSizes, Instances, Runs, SpecsDir
-from abw.bench.pytorch.install import import_torch, torch_or_none
+from abw.bench.pytorch.install import torch_or_none
 from abw.bench.rows import Row, Rows
 from abw.bench.timing import rounds
-from abw.bench.workloads import STEPS, Setting, ready, refuse_different
+from abw.bench.workloads import STEPS, ready, refuse_different
 from abw.core.base.errors import AbwError
 from abw.core.base.progress import Clock
 from abw.core.run.minibatches import run_all
+from abw.core.run.options import PRESETS
 from abw.core.run.workload import open_model, open_workload, read_instances
 from abw.core.spec.load import Overrides
-
-if TYPE_CHECKING:
-    from abw.bench.pytorch.gallery import Batched
 
 # How far outputs, of order 1 and in float32, may be apart.
 TOLERANCE = 1e-5
@@ -69,7 +67,7 @@ def models(
 
 
 def _rows(name: str, lines: list[str], specs: Path, hidden: int, batch: int, runs: int) -> Rows:
-    theirs: dict[str, ByHand] = {}
+    theirs: dict[str, dict[str, Callable[[], NDArray[Any]]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         file, weights = Path(folder) / DATA[name], None
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -78,11 +76,11 @@ def _rows(name: str, lines: list[str], specs: Path, hidden: int, batch: int, run
 
             torch.manual_seed(0)
             made = written(name, specs / "data", hidden)
-            theirs = {model.way: ByHand(model, lines, batch) for model in made}
+            theirs = {model.way: model.runs(lines, batch) for model in made}
             weights = Path(folder) / "weights.pt"
             torch.save(made[0].state(), weights)
         overrides = Overrides({"hidden": hidden}, file, batch=batch, weights=weights)
-        ours = ready(open_model(specs / f"{name}.yaml", overrides), Setting("auto"))
+        ours = ready(open_model(specs / f"{name}.yaml", overrides), PRESETS["abw"])
         read = read_instances(ours.model.data, None)
     clocks: list[Clock] = []
 
@@ -98,7 +96,7 @@ def _rows(name: str, lines: list[str], specs: Path, hidden: int, batch: int, run
         )
 
     found = run()
-    others = {(way, what): work for way, some in theirs.items() for what, work in some.runs().items()}
+    others = {(way, what): work for way, some in theirs.items() for what, work in some.items()}
     who = f"{name}, hidden {hidden}, PyTorch"
     error = max((refuse_different(work(), found, TOLERANCE, who) for work in others.values()), default=None)
     work: dict[Any, Callable[[], object]] = {"abw": run, **others}
@@ -113,28 +111,5 @@ def _rows(name: str, lines: list[str], specs: Path, hidden: int, batch: int, run
         }
         yield Row(
             "PyTorch by hand", model=name, hidden=hidden, batched_by=way, abw_per_second=rate,
-            **times, output_error=error,
+            **times, output_error=error
         )  # fmt: skip
-
-
-class ByHand:
-    """A model in PyTorch with its instances in memory, and its mini-batches made."""
-
-    def __init__(self, model: Batched, lines: Sequence[str], batch: int) -> None:
-        self.model = model
-        read = [model.read(line) for line in lines]
-        self._pieces = [read[first : first + batch] for first in range(0, len(read), batch)]
-        self._batches = [model.prepare(some) for some in self._pieces]
-
-    def runs(self) -> dict[str, Callable[[], NDArray[Any]]]:
-        """Outputs from mini-batches made before, and from instances."""
-        return {
-            "over_computation_times": lambda: self._outputs(self._batches),
-            "over_all_of_it_times": lambda: self._outputs(map(self.model.prepare, self._pieces)),
-        }
-
-    def _outputs(self, batches: Iterable[Any]) -> NDArray[Any]:
-        torch = import_torch()
-        with torch.inference_mode():
-            outputs: NDArray[Any] = torch.cat([self.model.compute(some) for some in batches]).numpy()
-        return outputs

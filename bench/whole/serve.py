@@ -1,4 +1,4 @@
-"""A server under load with three engines side by side: batched, one at a time, and around PyTorch."""
+"""A server under load: requests batched, and one at a time."""
 
 from __future__ import annotations
 
@@ -29,18 +29,12 @@ START = """
 import sys
 from abw.core.serve.server import serve
 from abw.core.serve.settings import Limits, Loading
-module, spec, data, hidden, batch = sys.argv[1:]
+spec, data, hidden, batch = sys.argv[1:]
 loading = Loading(spec, data=data, dims={"hidden": int(hidden)}, threads=1)
-serve(loading, Limits(batch=int(batch), timeout=60.0), "127.0.0.1", 0, None, module)
+serve(loading, Limits(batch=int(batch), timeout=60.0), "127.0.0.1", 0)
 """
-# The module that an engine runs, and how many requests it gets at once.
-ENGINES = {
-    "abw": ("abw.core.serve.engine", 64),
-    "abw, one at a time": ("abw.core.serve.engine", 1),
-    "PyTorch, node by node": ("abw.bench.pytorch.engine", 1),
-}
-# Figures by column.
-Figures = dict[str, float]
+# How many requests an engine gets at once.
+ENGINES = {"batched across requests": 64, "one at a time": 1}
 
 
 def serve(
@@ -54,7 +48,7 @@ def serve(
     ] = 0,
     runs: Runs = 3,
 ) -> Rows:
-    """Serve a tree LSTM over HTTP: batched across requests, one at a time, and with PyTorch.
+    """Serve a tree LSTM over HTTP: batched across requests, and one at a time.
 
     Each request is a tree of the data, sent when the one before on its connection is answered; medians of
     interleaved runs. Needs the extra `serve` and Linux's /proc.
@@ -63,12 +57,11 @@ def serve(
         if find_spec(package) is None:
             raise AbwError(f"a server needs {package}", hint=install("serve"))
     trees, spec = data / "trees" / "train.txt", specs / "treelstm.yaml"
-    engines = {n: e for n, e in ENGINES.items() if "torch" not in e[0] or find_spec("torch")}
-    found: dict[str, list[Figures]] = {name: [] for name in engines}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in ENGINES}
     with closing(Apart(Client, trees, seconds=600.0)) as client:
         for turn in range(runs):
-            for name, (module, batch) in engines.items():
-                with _serving(module, spec, trees, hidden, batch) as server:
+            for name, batch in ENGINES.items():
+                with _serving(spec, trees, hidden, batch) as server:
                     client.call("load", server.port, connections, min(1.0, seconds))
                     before = server.cpu()
                     full = client.call("load", server.port, connections, seconds)
@@ -83,7 +76,7 @@ def serve(
                             "failed": full["failed"],
                         }
                     )
-                    if turn == 0 and name == "abw" and requests:
+                    if turn == 0 and batch > 1 and requests:
                         resident, done = server.resident(), 0
                         while done < requests:
                             done += client.call("load", server.port, connections, 5.0)["requests"]
@@ -100,7 +93,7 @@ class Client:
     def __init__(self, file: Path) -> None:
         self.bodies = file.read_bytes().splitlines()
 
-    def load(self, port: int, connections: int, seconds: float) -> Figures:
+    def load(self, port: int, connections: int, seconds: float) -> dict[str, float]:
         """Each connection asks again as soon as it is answered.
 
         Requests, failed ones, requests a second, seconds of the median and of the slowest hundredth.
@@ -161,9 +154,9 @@ class Running:
 
 
 @contextmanager
-def _serving(module: str, spec: Path, data: Path, hidden: int, batch: int) -> Iterator[Running]:
+def _serving(spec: Path, data: Path, hidden: int, batch: int) -> Iterator[Running]:
     with tempfile.TemporaryFile() as log:
-        given = [module, str(spec), str(data), str(hidden), str(batch)]
+        given = [str(spec), str(data), str(hidden), str(batch)]
         path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         command = [sys.executable, "-c", START, *given]
         process = subprocess.Popen(command, stderr=log, env={**os.environ, **path})

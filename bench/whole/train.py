@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from abw.bench.options import SPECS, Batch, DataDir, HiddenSizes, Runs, SpecsDir
-from abw.bench.pytorch.install import import_dgl, import_torchfold, torch_or_none
-from abw.bench.pytorch.trees import ByLevel, DglTrees, FoldTrees, Library, Trees
+from abw.bench.pytorch.install import torch_or_none
+from abw.bench.pytorch.trees import ByLevel, Library, Trees, installed
 from abw.bench.rows import Row, Rows
 from abw.bench.timing import Peak, interleaved
 from abw.bench.workloads import case, model_of
@@ -73,11 +73,7 @@ def _rows(model: Model, size: int, batch: int, runs: int, peak: Peak) -> Rows:
     if torch := torch_or_none():
         values = named(learner.network, params)
         trees = Trees(torch, learner.network, values, workload.graph(0, batch), instances)
-        others["torch"] = ByLevel(trees)
-        if dgl := import_dgl():
-            others["dgl"] = DglTrees(dgl, trees)
-        if torchfold := import_torchfold():
-            others["torchfold"] = FoldTrees(torchfold, trees)
+        others = {"PyTorch": ByLevel(trees), **{name: make(trees) for name, make in installed().items()}}
         difference = max(abs(trees.step(library) - found.loss) / found.loss for library in others.values())
         work |= {name: partial(trees.step, library) for name, library in others.items()}
     seconds = interleaved(work, runs)

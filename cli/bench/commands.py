@@ -10,28 +10,13 @@ import typer
 from abw.cli.bench.app import command
 from abw.cli.groups import Group
 
-# The module of `abw.bench` in which a function yields the rows of each bench.
-BENCHES = {
-    "cpu": "executors",
-    "precision": "executors",
-    "e2e": "whole",
-    "one": "whole",
-    "reading": "whole",
-    "threads": "executors",
-    "cold": "whole",
-    "memory": "whole",
-    "libraries": "whole",
-    "peers": "whole",
-    "models": "whole",
-    "paper": "whole",
-    "policies": "graphs",
-    "layout": "graphs",
-    "growth": "whole",
-    "programs": "whole",
-    "train": "whole",
-    "serve": "whole",
-    "cuda": "executors",
+# The folders of `abw.bench`, and in each the modules and functions that yield the rows of benches.
+FOLDERS = {
+    "executors": "cpu precision threads cuda",
+    "whole": "e2e one reading cold memory libraries peers models paper growth programs train serve",
+    "graphs": "policies layout",
 }
+BENCHES = {name: folder for folder, names in FOLDERS.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401

@@ -98,7 +98,7 @@ def test_train(specs: Path, data: Path) -> None:
     assert min(parts) > 0 and row["of_peak_share"] > 0
     assert (row["loss_error"] is not None) == TORCH
     assert not TORCH or row["loss_error"] < 1e-5
-    assert [other["library"] for other in found.get("forward and backward", [])][:1] == ["torch"] * TORCH
+    assert [other["library"] for other in found.get("forward and backward", [])][:1] == ["PyTorch"] * TORCH
 
 
 def test_the_limit_is_above_what_is_reached(specs: Path, data: Path) -> None:

@@ -12,9 +12,9 @@ from abw.core.graph.bounds import topological_order
 from tests.bench.conftest import by_table
 
 
-def test_same_seed_same_graphs_and_all_are_dags(tmp_path: Path) -> None:
-    first, second, other = (list(families(tmp_path, 6, seed)) for seed in (0, 0, 1))
-    assert len(first) == 8  # without the trees, which are real data
+def test_same_seed_same_graphs_and_all_are_dags() -> None:
+    first, second, other = (list(families(6, seed)) for seed in (0, 0, 1))
+    assert len(first) == 8
     assert len({f.name for f in first}) == len(first)
     for a, b, c in zip(first, second, other, strict=True):
         dag, again, another = a.dag(0, 6), b.dag(0, 6), c.dag(0, 6)
@@ -23,16 +23,6 @@ def test_same_seed_same_graphs_and_all_are_dags(tmp_path: Path) -> None:
         assert np.array_equal(dag.succ, again.succ)
         assert not (np.array_equal(dag.type, another.type) and np.array_equal(dag.succ, another.succ))
         assert len(a.dag(2, 4)) < len(dag)
-
-
-def test_trees_are_read_from_the_data(tmp_path: Path) -> None:
-    (tmp_path / "trees").mkdir()
-    (tmp_path / "trees" / "train.txt").write_text("(3 (2 a) (4 (1 b) (0 c)))\n" * 3)
-    family = next(families(tmp_path, 3, 0))
-    dag = family.dag(0, 1)
-    names = [dag.types[t] for t in dag.type]
-    assert sorted(names) == ["internal3", "internal4", *["leaf"] * 3, *["output"] * 5]
-    assert int((dag.indegree == 2).sum()) == 2
 
 
 def test_each_family_is_compared_with_the_best(tmp_path: Path) -> None:
