@@ -22,11 +22,11 @@ _LINES = "write JSON lines instead: --output FILE.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What came of an instance: its result, or what is wrong with it; `place` is where it stands."""
+    """What came of an instance, which stands at `location`: its result, or what is wrong with it."""
 
     name: str | int
     line: int
-    place: str
+    location: str
     result: Any
     error: str = ""
 
@@ -36,15 +36,15 @@ def open_rows(target: Path, named: bool) -> Iterator[Writer[Sequence[Row]]]:
     """A writer to a file by its suffix, or to standard output: see `abw.core.store.outputs.open_outputs`."""
     with open_target(target) as file:
         if isinstance(file, LineFile):
-            yield Lines(file)
+            yield LineRows(file)
             return
-        columns = Columns(file, named)
-        yield columns
-        columns.finish()
+        arrays = ArrayRows(file, named)
+        yield arrays
+        arrays.returned.finish()
 
 
-class Lines:
-    """One JSON object a line, one line an instance; `outputs` is what its program returned."""
+class LineRows:
+    """Writes one JSON object a line, one line an instance; `outputs` is what its program returned."""
 
     def __init__(self, file: LineFile) -> None:
         self._file = file
@@ -52,6 +52,22 @@ class Lines:
     def write(self, rows: Sequence[Row]) -> None:
         """Write a line for each row."""
         self._file.write(b"".join(map(line_of, rows)))
+
+
+class ArrayRows:
+    """Writes arrays of what programs return, and which instance each row belongs to."""
+
+    def __init__(self, file: ArrayFile, named: bool) -> None:
+        self._file, self._named, self.returned = file, named, ReturnedArrays(file)
+        add_whose(file, named)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Append the rows to the arrays."""
+        for row in rows:
+            self.returned.add(row)
+        lines = np.array([row.line for row in rows], np.int32)
+        bad = [row.error != "" for row in rows]
+        put_whose(self._file, self._named, lines, bad, [row.name for row in rows])
 
 
 def line_of(row: Row) -> bytes:
@@ -63,7 +79,7 @@ def line_of(row: Row) -> bytes:
         return orjson.dumps(said, _plain, _AS_LINE)
     except (TypeError, RecursionError) as error:
         told = str(error).removeprefix("Type is not JSON serializable: ")
-        message = f"{row.place}: what is returned cannot be written as JSON: {told}"
+        message = f"{row.location}: what is returned cannot be written as JSON: {told}"
         hint = "numbers, texts, arrays, lists, tuples, dicts, sets and dataclasses can"
         raise AbwError(message, hint=hint) from None
 
@@ -85,35 +101,23 @@ def _plain(thing: Any) -> Any:  # noqa: ANN401
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is returned as an array has: a text, or numbers of a shape; `several`: a list of these."""
+    """What an array holds: texts, or numbers of a shape; `several`: lists of these, one an instance.
+
+    Of lists that were all empty so far `dtype` is ''.
+    """
 
     dtype: str
-    shape: tuple[int, ...]
-    several: bool
+    shape: tuple[int, ...] = ()
+    several: bool = False
 
     def __str__(self) -> str:
+        if not self.dtype:
+            return "a list"
         one = "a text" if self.dtype == "text" else f"{self.dtype} {list(self.shape) if self.shape else ''}"
         return f"a list of {one.strip()}" if self.several else one.strip()
 
 
-class Columns:
-    """The arrays of a file: those of what programs return, and whose each is."""
-
-    def __init__(self, file: ArrayFile, named: bool) -> None:
-        self._file, self._named, self._parts = file, named, Parts(file)
-        add_whose(file, named)
-        self.finish = self._parts.finish
-
-    def write(self, rows: Sequence[Row]) -> None:
-        """Append the rows to the arrays."""
-        for row in rows:
-            self._parts.add(row)
-        lines = np.array([row.line for row in rows], np.int32)
-        bad = [row.error != "" for row in rows]
-        put_whose(self._file, self._named, lines, bad, [row.name for row in rows])
-
-
-class Parts:
+class ReturnedArrays:
     """An array for each thing that programs return: see docs/programs.md, "On the command line".
 
     What these are, the first instance that returned something says; the elements of a list the first that is
@@ -122,82 +126,73 @@ class Parts:
 
     def __init__(self, file: Sink) -> None:
         self._file = file
-        self._kinds: dict[str, Kind | None] | None = None
-        self._missing = 0
-        self._several: set[str] = set()
+        self._kinds: dict[str, Kind] = {}
+        self._begun = False
+        self._missing = 0  # instances left out before any returned something
 
     def finish(self) -> None:
-        """Arrays for lists that were always empty."""
-        for name, kind in (self._kinds or {}).items():
-            if kind is None:
+        """Add arrays for lists that were always empty."""
+        for name, kind in self._kinds.items():
+            if not kind.dtype:
                 self._file.add(name, np.float32)
 
     def add(self, row: Row) -> None:
         """Append what an instance returned. Errors: AbwError."""
         if row.error:
-            if self._kinds is None:
-                self._missing += 1
-            else:
-                self._leave_out()
+            self._missing += 1
+            self._leave_out()
             return
         parts = _parts(row.result)
-        if self._kinds is None:
-            self._begin(parts, row.place)
-        assert self._kinds is not None
+        if not self._begun:
+            self._begun = True
+            for name, thing in parts.items():
+                self._begin(name, thing, row.location)
+            for _ in range(self._missing):
+                self._leave_out()
         if parts.keys() != self._kinds.keys():
             was, now = (", ".join(names) for names in (self._kinds, parts))
-            raise AbwError(f"{row.place}: {now} is returned, before it was {was}", hint=_LINES)
+            raise AbwError(f"{row.location}: {now} is returned, before it was {was}", hint=_LINES)
         for name, thing in parts.items():
-            self._put(name, thing, row.place)
+            self._put(name, thing, row.location)
 
-    def _begin(self, parts: Mapping[str, Any], place: str) -> None:
-        self._kinds = {}
-        for name, thing in parts.items():
-            if name.startswith(("instance.", "__")) or name.endswith(".offsets"):
-                hint = f"return it under another name; or {_LINES}"
-                raise AbwError(f"{place}: '{name}' is the name of an array that abw makes", hint=hint)
-            kind = _kind(thing, name, place)
-            self._kinds[name] = kind
-            if kind is None or kind.several:
-                self._several.add(name)
-                self._file.add(f"{name}.offsets", np.int64, ends=True)
-            if kind is not None:
-                self._open(name, kind)
-        for _ in range(self._missing):
-            self._leave_out()
+    def _begin(self, name: str, thing: Any, location: str) -> None:  # noqa: ANN401
+        if name.startswith(("instance.", "__")) or name.endswith(".offsets"):
+            hint = f"return it under another name; or {_LINES}"
+            raise AbwError(f"{location}: '{name}' is the name of an array that abw makes", hint=hint)
+        kind = _kind(thing, name, location)
+        if kind.several:
+            self._file.add(f"{name}.offsets", np.int64, ends=True)
+        self._open(name, kind)
 
     def _open(self, name: str, kind: Kind) -> None:
+        self._kinds[name] = kind
         if kind.dtype == "text":
             self._file.add(name, np.uint8)
             self._file.add(f"{name}.offsets", np.int64, ends=True)
-        else:
+        elif kind.dtype:
             self._file.add(name, kind.dtype, kind.shape)
 
-    def _put(self, name: str, thing: Any, place: str) -> None:  # noqa: ANN401
-        assert self._kinds is not None
-        now, was = _kind(thing, name, place), self._kinds[name]
-        if was is None and now is not None and now.several:
-            self._kinds[name] = was = now
+    def _put(self, name: str, thing: Any, location: str) -> None:  # noqa: ANN401
+        now, was = _kind(thing, name, location), self._kinds[name]
+        if now.several and was.several and not was.dtype:
             self._open(name, now)
-        if now != was and not (now is None and name in self._several):
-            message = f"{place}: {_called(name)} is {now or 'a list'}, before it was {was or 'a list'}"
-            raise AbwError(message, hint=_LINES)
-        if now is not None and now.dtype == "text":
+        elif now != was and (now.dtype or not was.several):
+            raise AbwError(f"{location}: {_called(name)} is {now}, before it was {was}", hint=_LINES)
+        if now.dtype == "text":
             put_texts(self._file, name, [thing])
             return
-        if name in self._several:
+        if now.several:
             self._file.append(f"{name}.offsets", np.array([len(thing)], np.int64))
-        if now is not None:
-            rows = np.asarray(thing, now.dtype) if now.several else np.asarray(thing, now.dtype)[None]
-            self._file.append(name, rows)
+        if now.dtype:
+            rows = np.asarray(thing, now.dtype)
+            self._file.append(name, rows if now.several else rows[None])
 
     def _leave_out(self) -> None:
-        """A row of an instance that was left out: no values, or one of NaN, -1, no text."""
-        assert self._kinds is not None
+        """Append a row of an instance that was left out: an empty list, or NaN, -1, or an empty text."""
         for name, kind in self._kinds.items():
-            if kind is not None and kind.dtype == "text":
+            if kind.dtype == "text":
                 put_texts(self._file, name, [""])
-            elif kind is None or kind.several:
+            elif kind.several:
                 self._file.append(f"{name}.offsets", np.zeros(1, np.int64))
             else:
                 fill = {"f": np.nan, "i": -1, "b": False}[np.dtype(kind.dtype).kind]
@@ -228,20 +223,20 @@ def _parts(result: Any) -> dict[str, Any]:  # noqa: ANN401
 _KINDS = {"f": "float64", "i": "int64", "u": "int64", "b": "bool"}
 
 
-def _kind(thing: Any, name: str, place: str) -> Kind | None:  # noqa: ANN401
-    """What a thing is; None for an empty list. Errors: AbwError for what arrays cannot hold."""
+def _kind(thing: Any, name: str, location: str) -> Kind:  # noqa: ANN401
+    """What array holds a thing. Errors: AbwError where none can."""
     if isinstance(thing, str):
-        return Kind("text", (), False)
+        return Kind("text")
     several = isinstance(thing, list | tuple)
     if several and not len(thing):
-        return None
+        return Kind("", several=True)
     try:
         found = np.asarray(thing)
         if found.dtype.kind not in _KINDS:
             raise ValueError
     except ValueError:
         said = _called(name)
-        message = f"{place}: {said} fits no array: {type(thing).__name__}"
+        message = f"{location}: {said} fits no array: {type(thing).__name__}"
         hint = f"arrays hold numbers, arrays, texts, and lists of numbers or of arrays of one shape; {_LINES}"
         raise AbwError(message, hint=hint) from None
     dtype = str(found.dtype) if found.dtype == np.float32 else _KINDS[found.dtype.kind]

@@ -19,7 +19,7 @@ from abw.core.program.running.fibers import Failed, Stopped
 from abw.core.program.session import DEFAULT_GRANULARITY, Ended
 from abw.core.script.find import Program, opened
 from abw.core.script.items import items_of
-from abw.core.script.returned import Parts, Row, line_of
+from abw.core.script.returned import ReturnedArrays, Row, line_of
 from abw.core.script.tracebacks import place_of, placed_exit, told
 from abw.core.serve.alarm import Alarm
 from abw.core.serve.answers import DATATYPES, Answer
@@ -144,10 +144,10 @@ def _name(instance: object) -> str | int:
 def _tensors(rows: Sequence[Row]) -> dict[str, Any]:
     """Collect what programs returned in arrays. Errors: AbwError for results of other types."""
     held = HeldArrays()
-    parts = Parts(held)
+    returned = ReturnedArrays(held)
     for row in rows:
-        parts.add(row)
-    parts.finish()
+        returned.add(row)
+    returned.finish()
     return held.arrays()
 
 
