@@ -27,7 +27,7 @@ from abw.core.run.history import history_again
 from abw.core.run.learning import Choice, named_policy
 from abw.core.run.times import load_times
 from abw.core.run.workload import grows_at_random
-from abw.core.script.look import look
+from abw.core.script.inspect import inspect_batch
 from abw.core.script.run import ProgramOptions
 from abw.core.spec.load import Overrides
 from abw.core.store.checked import read_outputs
@@ -192,7 +192,7 @@ def scene_of_program(
 
     Other policies are given the whole graph, as if nothing in it had waited for decisions. Errors: AbwError.
     """
-    found = look(target, options, number)
+    found = inspect_batch(target, options, number)
     graph, own = found.graph, by or found.policy
     return Scene(
         title=found.program.name,
