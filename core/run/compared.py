@@ -8,7 +8,7 @@ from typing import Any
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.growing.history import bound_by_rounds
 from abw.core.policy.registry import get_policy
-from abw.core.policy.trace import ready_counts
+from abw.core.policy.schedule import ready_counts
 from abw.core.run.run import Observer, Ran
 from abw.core.store.runs import save_batch
 

@@ -18,11 +18,10 @@ from abw.core.graph.growing.history import History
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, Network
 from abw.core.policy.learned.choice import fsm_behind
-from abw.core.policy.learned.choicefile import read_any
 from abw.core.policy.learned.fsm import FsmPolicy
+from abw.core.policy.learned.policyfile import read_any
 from abw.core.policy.registry import CHOSEN, LEARNED
-from abw.core.policy.schedule import Schedule
-from abw.core.policy.trace import in_rounds
+from abw.core.policy.schedule import Schedule, in_rounds
 from abw.core.run.history import history_again
 from abw.core.run.learning import Choice, named_policy
 from abw.core.run.times import load_times
