@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,11 +202,18 @@ def _lists(
 def _row_of_constant(number: int, values: Values, constant: int) -> tuple[int, int]:
     """Which constant has a number, looked for from the one met last, and the number's row."""
     _, first_row, first, end = values
-    if not first[constant] <= number < end[constant]:
-        constant = 0
-        while not first[constant] <= number < end[constant]:
-            constant += 1
+    constant = range_of(number, first, end, constant)
     return constant, first_row[constant] + number - first[constant]
+
+
+@inner
+def range_of(number: int | np.integer[Any], first: Ints, end: Ints, last: int) -> int:
+    """Which of some ranges `first[i]` to `end[i] - 1` has a number, looked for from the one found last."""
+    if not first[last] <= number < end[last]:
+        last = 0
+        while not first[last] <= number < end[last]:
+            last += 1
+    return last
 
 
 @njit

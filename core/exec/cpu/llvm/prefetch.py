@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abw.core.exec.cpu.llvm.emit import Function
-from abw.core.exec.cpu.memory import LINE
 from abw.core.exec.lower.packing import PackedWeights
+from abw.core.exec.memory import LINE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from abw.core.exec.cpu.llvm.emit import Function, number, splat
 from abw.core.exec.cpu.llvm.functions import ROUNDER
 from abw.core.exec.cpu.llvm.singles import masked, over
-from abw.core.exec.cpu.memory import LINE
 from abw.core.exec.cpu.quantized import LEAST, NarrowRows
 from abw.core.exec.cpu.tiling import CellTiling, RowPlace, StageLayout
 from abw.core.exec.lower.rows import padded
+from abw.core.exec.memory import LINE
 
 # Bits of a float32: all but the sign's; those of infinity; of what is not a number; those bfloat16 has.
 MAGNITUDE, INFINITE, NO_NUMBER, UPPER = 0x7FFFFFFF, 0x7F800000, 0x7FC00000, -0x10000

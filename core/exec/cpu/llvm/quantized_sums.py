@@ -13,10 +13,10 @@ from abw.core.exec.cpu.llvm.block import Sums, emit_block
 from abw.core.exec.cpu.llvm.emit import Function, Module
 from abw.core.exec.cpu.llvm.prefetch import Ahead
 from abw.core.exec.cpu.llvm.quantized_rows import UPPER
-from abw.core.exec.cpu.memory import LINE
 from abw.core.exec.cpu.quantized import Narrow, NarrowWeights
 from abw.core.exec.cpu.tiling import CellTiling, StageLayout
 from abw.core.exec.lower.stages import Part
+from abw.core.exec.memory import LINE
 
 # Words of weights of a turn of the loop.
 TOGETHER = 2

@@ -104,13 +104,12 @@ def peak_of_core() -> float:
 class Profiler:
     """Stamps taken by an executor's threads, summed up."""
 
-    def __init__(self, code: Code, names: list[str], network: Network, threads: int) -> None:
-        """`code`: the stamped walker and kernels, `names` the types' kernels."""
-        self._code = code
-        self.kernels = np.array([code.address(name) for name in names], np.int64)
+    def __init__(self, code: Code, kernels: NDArray[np.int64], network: Network, threads: int) -> None:
+        """`code`: the stamped walker and kernels; `kernels`: where each type's begins."""
+        self._code, self.kernels = code, kernels
         self._walks = tuple(kind(code.address(name)) for name, kind in STAMPED_WALKS.items())
         self._now = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("now"))
-        types = len(names)
+        types = len(kernels)
         self._types = network.types
         self.clocks = [np.zeros((1 + types, WORDS), np.int64) for _ in range(threads)]
         """The threads' (see `abw.core.exec.cpu.llvm.clock`)."""
