@@ -60,11 +60,13 @@ def training_graph(training: Training, graph: Graph, gradients: Mapping[str, Flo
 
     type_ptr = np.empty(summing + len(program.sums) + 1, np.int32)
     lists, more, size = loops.sizes(own, program.slots, kinds, program.lists, type_ptr)
-    ptr = np.zeros(values + lists + 2, np.int32)
-    total, constants = loops.count(own, slots, results[0], values, ptr)
+    ptr, nothing = np.zeros(values + lists + 2, np.int32), np.empty(0, np.int32)
+    into = ptr[: values + 2]
+    flows = own, slots, type_ptr, results, shifts
+    total, constants = loops.flow(*flows, (into, nothing, nothing, nothing), False)
     members = np.empty(total + more, np.int32)
     of_constants = np.empty(constants, np.int32), np.empty(constants, np.int32)
-    loops.scatter(own, slots, type_ptr, results, shifts, ptr, members, of_constants)
+    loops.flow(*flows, (into, members, *of_constants), True)
     sum_node = np.empty(0, np.int32)
     if len(program.sums):
         sum_node, held = np.full(values, -1, np.int32), np.empty(values, np.int32)

@@ -15,9 +15,9 @@ from abw.core.exec.lower.rows import columns, matrix_view, padded, row_floats
 from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.params import Params
 from abw.core.grad.cell import Differentiated, Operand
+from abw.core.grad.gradients import param_gradients
 from abw.core.grad.graph import TrainingGraph
 from abw.core.grad.network import Training
-from abw.core.grad.terms import param_gradients
 from abw.core.jit.decorators import njit
 from abw.core.jit.pointers import Table, address
 from abw.core.plan.arenas import arenas_of

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.cpu import executor as of_executor
+from abw.core.exec.cpu import prepare
 from abw.core.exec.cpu import target as of_target
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
@@ -276,7 +277,7 @@ def test_pairs_of_bfloat16_by_what_their_instruction_does(size: int) -> None:
         return compile_ir(PAIRS.format(f=target.vector, i=target.integers) + declared, target)
 
     pairs = property(lambda _: True)
-    with patch.object(Target, "pairs", pairs), patch.object(of_executor, "compile_ir", compiled):
+    with patch.object(Target, "pairs", pairs), patch.object(prepare, "compile_ir", compiled):
         found = run(plan(graph, once(graph)), params, None, "bf16")
     assert "call <" in seen[0]
     assert "@pairs(" in seen[0]
