@@ -50,7 +50,7 @@ def gradients_of(made: TrainingGraph, read: Read, params: Sequence[NDArray[Any]]
         count = int(made.graph.type_sizes[t])
         if derivative is None or derivative.backward is None or not derivative.terms or not count:
             continue
-        statics = static_gradients(derivative, *rows_of(made, t, read))
+        statics = static_gradients(derivative, *_rows_of(made, t, read))
         values = [params[number] for number in net_type.params]
         for p, gradient in param_gradients(derivative, statics, values).items():
             add(net_type.params[p], gradient)
@@ -69,38 +69,31 @@ def gradients_of(made: TrainingGraph, read: Read, params: Sequence[NDArray[Any]]
     return Gradients(tuple(found), tables)
 
 
-def rows_of(
+def _rows_of(
     made: TrainingGraph, t: int, read: Read
 ) -> tuple[Callable[[int], NDArray[Any]], Callable[[Operand], NDArray[Any]]]:
     """What `static_gradients` needs of type t: an output of its backward cell, and an operand, at all nodes.
 
-    Both are in the order of the nodes. A kernel that reads the rows where they lie has their references by
-    `dz_of` and `x_of`.
+    Both are in the order of the nodes.
     """
+    graph, training = made.graph, made.training
 
-    def dz(output: int) -> NDArray[Any]:
-        return read(dz_of(made, t, output))
+    def output(type: int, number: int) -> NDArray[np.int32]:
+        first, last = graph.type_ptr[type : type + 2].tolist()
+        return np.arange(first, last, dtype=np.int32) * training.network.width + number
+
+    def dz(number: int) -> NDArray[Any]:
+        return read(output(training.first[t], number))
 
     def x(operand: Operand) -> NDArray[Any]:
-        values = read(x_of(made, t, operand))
+        first, last = graph.type_ptr[t : t + 2].tolist()
+        if operand.source == "saved":
+            values = read(output(t, operand.number))
+        else:
+            values = read(graph.operand[graph.operand_ptr[first:last] + operand.number])
         return values.reshape(len(values), -1)[:, operand.start : operand.start + operand.length]
 
     return dz, x
-
-
-def dz_of(made: TrainingGraph, t: int, output: int) -> NDArray[np.int32]:
-    """The references of an output of the backward cell of type t, at all of its nodes."""
-    first, last = made.graph.type_ptr[made.training.first[t] :][:2].tolist()
-    return np.arange(first, last, dtype=np.int32) * made.training.network.width + output
-
-
-def x_of(made: TrainingGraph, t: int, operand: Operand) -> NDArray[np.int32]:
-    """The references of what a term multiplies with, at all nodes of type t."""
-    graph = made.graph
-    first, last = graph.type_ptr[t : t + 2].tolist()
-    if operand.source == "saved":
-        return np.arange(first, last, dtype=np.int32) * made.training.network.width + operand.number
-    return graph.operand[graph.operand_ptr[first:last] + operand.number]
 
 
 def _by_row(rows: NDArray[np.int64], addends: Array) -> tuple[NDArray[np.int64], Array]:
@@ -140,23 +133,16 @@ def static_gradients(
 def param_gradients(
     made: Differentiated, statics: Mapping[int, Array], params: Sequence[NDArray[Any]]
 ) -> dict[int, Array]:
-    """From the gradients of what rows share to those of the cell's parameters, by number."""
+    """From the gradients of what rows share to those of the cell's parameters, by number.
+
+    What rows share is computed of the parameters by a cell, whose forward and backward cells run with NumPy.
+    """
     shared = made.shared
-    if shared is None:
+    if shared is None or shared.backward is None:
         return {}
     values = [np.asarray(value, np.float64) for value in params]
-    given = [statics[static] for static in made.statics]
-    return input_gradients(shared, values, given)
-
-
-def input_gradients(
-    made: Differentiated, inputs: Sequence[Array], gradients: Sequence[Array], params: Sequence[Array] = ()
-) -> dict[int, Array]:
-    """The gradients of a cell's inputs at one node, by number: its forward and backward cell with NumPy."""
-    if made.backward is None:
-        return {}
-    saved = run_cell(made.forward, inputs, params)
-    sources = {"input": inputs, "saved": saved, "gradient": gradients}
-    read = [sources[leaf.source][leaf.number] for leaf in made.reads]
-    found = run_cell(made.backward, read, [params[p] for p in made.params])
-    return {i: found[o] for i, o in made.inputs.items()}
+    gradients = [statics[static] for static in made.statics]
+    sources = {"input": values, "saved": run_cell(shared.forward, values, ()), "gradient": gradients}
+    read = [sources[leaf.source][leaf.number] for leaf in shared.reads]
+    found = run_cell(shared.backward, read, ())
+    return {i: found[o] for i, o in shared.inputs.items()}

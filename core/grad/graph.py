@@ -19,6 +19,7 @@ from abw.core.grad.program import program_of
 from abw.core.graph.dag import Dag, Successors, build_dag
 from abw.core.graph.fuse import edges
 from abw.core.graph.graph import Graph, ResultRefs
+from abw.core.ir.network import LISTED
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
@@ -73,12 +74,16 @@ def training_graph(training: Training, graph: Graph, gradients: Mapping[str, Flo
         first = type_ptr[summing:]
         size += loops.sums(own, program.sums, shifts, first, ptr, members[:total], (sum_node, held))
         for references in (members[:total], of_constants[1]):
-            loops.resolve(references, held)
+            of_sums = np.flatnonzero(references <= LISTED)
+            references[of_sums] = held[LISTED - references[of_sums]]
 
     nodes = int(type_ptr[-1])
     operand_ptr, operand = np.zeros(nodes + 1, np.int32), np.empty(size, np.int32)
     whose = np.empty((3, nodes), np.int32)
-    loops.forward(own, (graph.dag.type, graph.vertex, graph.instance), shifts, whose, operand_ptr, operand)
+    operand_ptr[: len(graph) + 1] = graph.operand_ptr
+    loops.widen(graph.operand, *shifts, operand)
+    for row, values_of in zip(whose, (graph.dag.type, graph.vertex, graph.instance), strict=True):
+        row[: len(graph)] = values_of
     loops.parts(
         own, program.slots, kinds, program.reads, type_ptr, shifts, (ptr, members), (values, total),
         whose, operand_ptr, operand,
@@ -92,9 +97,11 @@ def training_graph(training: Training, graph: Graph, gradients: Mapping[str, Flo
         source, target = edges(operand_ptr, operand, list_ptr, members, network.width)
         return build_dag(program.names, type_of, source, target).edges
 
-    given_back = [
-        ResultRefs(r.name, loops.widened(r.reference, *shifts), r.vertex, r.instance) for r in graph.results
-    ]
+    given_back = []
+    for r in graph.results:
+        reference = np.empty_like(r.reference)
+        loops.widen(r.reference, *shifts, reference)
+        given_back.append(ResultRefs(r.name, reference, r.vertex, r.instance))
     made = Graph(
         network, type_ptr, vertex, instance, tuple(given_back), graph.instances,
         Dag(program.names, type_of, find), operand_ptr, operand, list_ptr, members, given,

@@ -174,14 +174,6 @@ def sums(
     return total
 
 
-@njit
-def resolve(references: Ints, held: Ints) -> None:
-    """Replace the gradients of sums by where they are."""
-    for i in range(len(references)):
-        if references[i] <= LISTED:
-            references[i] = held[LISTED - references[i]]
-
-
 @inner
 def _wide(reference: int, shift: int, wide: int) -> int:
     if reference < 0:
@@ -189,36 +181,11 @@ def _wide(reference: int, shift: int, wide: int) -> int:
     return ((reference >> shift) << wide) + (reference & ((1 << shift) - 1))
 
 
-def widened(references: Ints, shift: int, wide: int) -> Ints:
-    """References of the forward network as those of the training network."""
-    if shift == wide:
-        return references
-    found = np.empty_like(references)
-    _widen(references, shift, wide, found)
-    return found
-
-
 @njit
-def _widen(references: Ints, shift: int, wide: int, found: Ints) -> None:
+def widen(references: Ints, shift: int, wide: int, found: Ints) -> None:
+    """Write references of the forward network as those of the training network."""
     for i in range(len(references)):
         found[i] = _wide(references[i], shift, wide)
-
-
-@njit
-def forward(
-    graph: Given,
-    of: tuple[Ints, Ints, Ints],
-    shifts: tuple[int, int],
-    whose: Ints,
-    operand_ptr: Ints,
-    operand: Ints,
-) -> None:
-    """Fill the nodes of the forward graph: type, vertex, instance (`whose`) and operands."""
-    for v in range(len(graph[1])):
-        operand_ptr[v] = graph[1][v]
-    for v in range(len(of[0])):
-        whose[0, v], whose[1, v], whose[2, v] = of[0][v], of[1][v], of[2][v]
-    _widen(graph[2], shifts[0], shifts[1], operand)
 
 
 @njit

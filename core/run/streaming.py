@@ -21,12 +21,11 @@ from abw.core.data.head import Head
 from abw.core.data.instances import Instances
 from abw.core.data.stream import Bad, Chunk
 from abw.core.data.vertices import INSTANCE, KIND, FieldColumn
-from abw.core.exec.agreement import Difference, compare
+from abw.core.exec.agreement import Difference, compare, shaken_runs
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params
 from abw.core.exec.precision import allowed
 from abw.core.exec.reference import ReferenceExecutor
-from abw.core.exec.shaken import shaken_runs
 from abw.core.exec.values import single
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph, ResultRefs
