@@ -1,18 +1,20 @@
-"""One HTML page that holds everything and asks no network for anything."""
+"""HTML pages that hold everything and ask no network for anything: mini-batches, or how a training went."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
+from typing import Any
 
 from abw.viz.data.collect import tree_pictures
 from abw.viz.data.memory import arena_picture, memory_pictures
 from abw.viz.data.model import model_picture
 from abw.viz.data.scene import Scene
 from abw.viz.data.steps import batches_picture
+from abw.viz.drawing.chart import Chart, chart_svg
 from abw.viz.drawing.draw import as_svg
 from abw.viz.drawing.svg import DARK, STYLE, Svg, Theme, inline, patterns, variables
 from abw.viz.page_data import scene_document
@@ -45,21 +47,66 @@ def page(*scenes: Scene, theme: Theme | None = None) -> bytes:
     The first is shown when the page opens; the others are a press away, or beside it. `theme`: the colours
     that it opens with; None: the system's. Cost: layout, plans and the text itself, about 20 us a node.
     """
-    assets = files("abw.viz") / "assets"
     title = scenes[0].title
     if len(scenes) > 1:
         title = f"{', '.join(dict.fromkeys(scene.model for scene in scenes))}: {len(scenes)} mini-batches"
-    filled = Template((assets / "page.html").read_text(encoding="utf-8")).substitute(
-        title=escape(title),
-        theme=f' data-theme="{theme}"' if theme else "",
-        style=STYLE + dark() + (assets / "page.css").read_text(encoding="utf-8"),
-        patterns=patterns(),
+    return _filled(
+        "page.html",
+        title,
+        theme,
         sections=_all_sections(scenes),
         still=_still(scenes[0]),
         data="\n".join(map(_data, scenes)),
-        script="\n".join((assets / name).read_text(encoding="utf-8") for name in SCRIPTS),
+        script="\n".join(map(_asset, SCRIPTS)),
     )
-    return filled.encode()
+
+
+def curves_page(
+    title: str,
+    facts: Sequence[str],
+    charts: Sequence[Chart],
+    rows: Sequence[Mapping[str, Any]],
+    best: int,
+    theme: Theme | None = None,
+) -> bytes:
+    """A training as a page without scripts: its curves, and its epochs as a table, with epoch `best` marked.
+
+    `facts` stand below the title.
+    """
+    names = list(rows[0]) if rows else []
+    head = "".join(f'<th scope="col">{escape(name.replace("_", " "))}</th>' for name in names)
+    body = []
+    for row in rows:
+        cells = "".join(f"<td>{escape(_said(row[name]))}</td>" for name in names)
+        body.append(f'<tr class="best">{cells}</tr>' if row["epoch"] == best else f"<tr>{cells}</tr>")
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+    drawn = _scrolling(map(chart_svg, charts))
+    return _filled("curves.html", title, theme, facts=escape(" · ".join(facts)), charts=drawn, table=table)
+
+
+def _said(value: Any) -> str:  # noqa: ANN401 (a number of a stored curve)
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+
+def _filled(template: str, title: str, theme: Theme | None, **parts: str) -> bytes:
+    """A page of the assets with its parts in their places, and what all pages have."""
+    return (
+        Template(_asset(template))
+        .substitute(
+            parts,
+            title=escape(title),
+            theme=f' data-theme="{theme}"' if theme else "",
+            style=STYLE + dark() + _asset("page.css"),
+            patterns=patterns(),
+        )
+        .encode()
+    )
+
+
+def _asset(name: str) -> str:
+    return (files("abw.viz") / "assets" / name).read_text(encoding="utf-8")
 
 
 def _data(scene: Scene) -> str:
@@ -126,9 +173,12 @@ def _missing(name: str, why: str) -> str:
 
 
 def _details(name: str, drawn: Iterable[Svg]) -> str:
-    inside = "".join(f'<div class="scroll" tabindex="0">{inline(svg)}</div>' for svg in drawn)
     none = "<p>No cell has more than one variable of its own.</p>"
-    return f"<details><summary>{escape(name)}</summary>{inside or none}</details>"
+    return f"<details><summary>{escape(name)}</summary>{_scrolling(drawn) or none}</details>"
+
+
+def _scrolling(drawn: Iterable[Svg]) -> str:
+    return "".join(f'<div class="scroll" tabindex="0">{inline(svg)}</div>' for svg in drawn)
 
 
 def _still(scene: Scene) -> str:

@@ -22,7 +22,7 @@ from abw.viz.data.rounds import rounds_picture
 from abw.viz.data.scene import Kept, Scene
 from abw.viz.data.steps import frontier_picture
 from abw.viz.data.times import times_document, times_picture
-from abw.viz.data.vertices import vertices_document, vertices_picture
+from abw.viz.data.vertices import vertices_document
 from abw.viz.drawing.layered import across
 from abw.viz.drawing.palette import colour, ink, marks, pattern
 from abw.viz.drawing.rounds import cut_text
@@ -71,7 +71,7 @@ def scene_document(scene: Scene) -> dict[str, Any]:
             # what the range picker cuts: instances, or one instance's layers
             "layer": layer.tolist() if instances == 1 else None,
         },
-        "vertices": vertices_document(vertices_picture(scene.origin)) if scene.origin else None,
+        "vertices": vertices_document(scene.origin) if scene.origin else None,
         "policies": [_policy(scene, name) for name in scene.schedules],
         "outputs": _outputs(_placed(scene)),
         "width": scene.network.width if scene.network else 0,

@@ -243,9 +243,9 @@ def _file(kinds: Sequence[str], format: FileFormat) -> Path | None:
 def _curves(training: StoredTraining, into: Target, quiet: bool) -> None:
     """Show loss and metrics of a training. Errors: AbwError before its first epoch has ended."""
     from abw.cli.trainings import best_said, charts_of
-    from abw.viz.curves_page import curves_page
     from abw.viz.drawing.chart import chart_svg, chart_text
     from abw.viz.export import drawings
+    from abw.viz.page import curves_page
 
     charts, format, usual = charts_of(training), into.format, _file(["curves"], into.format)
     if not charts:

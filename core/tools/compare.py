@@ -107,12 +107,8 @@ class Graphs:
         return [self.dag(*window) for window in self.workload.windows()]
 
 
-@dataclass(frozen=True, slots=True)
-class TimedPolicy:
-    """A policy with the CPU seconds that learning it took: None where nothing is learned."""
-
-    policy: Policy
-    seconds: float | None = None
+# Policies by name, with the CPU seconds that learning took: None where nothing is learned.
+Timed = dict[str, tuple[Policy, float | None]]
 
 
 def compare(
@@ -126,11 +122,8 @@ def compare(
     progress = progress or Quiet()
     require(options.policies)
     if options.cost and options.group:
-        raise AbwError(
-            "a cost is that of a type: groups of types have none",
-            hint="leave --group or --cost out",
-            exit_code=2,
-        )
+        message = "a cost is that of a type: groups of types have none"
+        raise AbwError(message, hint="leave --group or --cost out", exit_code=2)
     model = open_model(spec, overrides)
     if options.plot:
         refuse_overwrite(options.plot, options.cost, *model.reads)
@@ -208,9 +201,9 @@ def train_all(
     options: CompareOptions,
     seed: int,
     progress: Progress,
-) -> dict[str, TimedPolicy]:
+) -> Timed:
     """Each policy by its name; the learned ones are learned from all of `training`."""
-    trained: dict[str, TimedPolicy] = {}
+    trained: Timed = {}
     used = len(training.workload.instances)
     for name in names:
         encoding = LEARNED_WITH.get(name, options.encoding)
@@ -219,48 +212,34 @@ def train_all(
             start = time.thread_time()
             asked = Asked(name, seed=seed, batch=training.workload.model.data.batch, launch=float("inf"))
             picked = choose_from(training.dag, used, asked, cost=training.cost)
-            trained[name] = TimedPolicy(picked, time.thread_time() - start)
-            continue
-        if name != LEARNED and name not in LEARNED_WITH:
-            costed = training.cost and name.removesuffix(REVERSED) in COSTED
-            trained[name] = TimedPolicy(
-                get_policy(name, cost=training.cost)
-                if costed
-                else named_policy(name, training.dag(0, 1).types)
-            )
-            continue
-        first = min(used, options.train_limit)
-        train(training.dag, min(first, 2), encoding, seed, trials=1)  # compiles
-        progress.phase(f"learn {name} (seed {seed})", options.trials)
-        start = time.thread_time()
-        policy = train(
-            training.dag,
-            first,
-            encoding,
-            seed,
-            trials=options.trials,
-            cost=training.cost,
-            progress=progress.reached,
-        )
-        trained[name] = TimedPolicy(policy, time.thread_time() - start)
+            trained[name] = picked, time.thread_time() - start
+        elif name == LEARNED or name in LEARNED_WITH:
+            first, dag, cost = min(used, options.train_limit), training.dag, training.cost
+            train(dag, min(first, 2), encoding, seed, trials=1)  # compiles
+            progress.phase(f"learn {name} (seed {seed})", options.trials)
+            start = time.thread_time()
+            tell = progress.reached
+            policy = train(dag, first, encoding, seed, trials=options.trials, cost=cost, progress=tell)
+            trained[name] = policy, time.thread_time() - start
+        elif training.cost and name.removesuffix(REVERSED) in COSTED:
+            trained[name] = get_policy(name, cost=training.cost), None
+        else:
+            trained[name] = named_policy(name, training.dag(0, 1).types), None
     return trained
 
 
-def _measured(
-    tested: Graphs, trained: dict[str, TimedPolicy], tight: bool, progress: Progress
-) -> dict[str, Any]:
+def _measured(tested: Graphs, trained: Timed, tight: bool, progress: Progress) -> dict[str, Any]:
     """What the policies reach and take on the mini-batches, and what they learned."""
     dags = tested.windows()
     row = _counted(dags, trained, tested.cost, tight)
-    learned = {n: t.policy for n, t in trained.items() if isinstance(t.policy, FsmPolicy)}
-    chosen = {n: t.policy.picked for n, t in trained.items() if isinstance(t.policy, ChosenPolicy)}
+    learned = {n: policy for n, (policy, _) in trained.items() if isinstance(policy, FsmPolicy)}
     for number, entry in enumerate(row["policies"]):
         name = entry["policy"]
-        policy = trained[name].policy
+        policy, seconds = trained[name]
         entry["ns_per_node"] = 1e9 * sum(cpu_seconds(policy, dag) for dag in dags) / row["nodes"]
         entry["states"] = len(learned[name].states) if name in learned else None
-        entry["picked"] = chosen[name].name if name in chosen else None
-        entry["train_seconds"] = trained[name].seconds
+        entry["picked"] = policy.picked.name if isinstance(policy, ChosenPolicy) else None
+        entry["train_seconds"] = seconds
         progress.reached(number + 1)
     lesson = next((policy.training for policy in learned.values()), None)
     row["training"] = lesson and {
@@ -271,21 +250,19 @@ def _measured(
     return row
 
 
-def _counted(
-    dags: list[Dag], trained: dict[str, TimedPolicy], cost: Cost | None, tight: bool = False
-) -> dict[str, Any]:
+def _counted(dags: list[Dag], trained: Timed, cost: Cost | None, tight: bool = False) -> dict[str, Any]:
     """Nodes, bounds, and each policy's batches and cost: sums over mini-batches."""
     least = sum(least_cost(dag, cost) for dag in dags) if cost else None
     bound = sum(int(lower_bound(dag).sum()) for dag in dags)
     policies = []
-    for name, found in trained.items():
+    for name, (policy, _) in trained.items():
         proven = None
-        if isinstance(found.policy, Search):
-            searched = [found.policy.find(dag) for dag in dags]
+        if isinstance(policy, Search):
+            searched = [policy.find(dag) for dag in dags]
             schedules = [f.schedule for f in searched]
             proven = sum(f.at_least for f in searched)
         else:
-            schedules = [found.policy.schedule(dag) for dag in dags]
+            schedules = [policy.schedule(dag) for dag in dags]
         batches = sum(len(s) for s in schedules)
         policies.append(
             {
@@ -309,7 +286,7 @@ def _counted(
 
 
 def sizes_of(
-    tested: Graphs, trained: dict[str, TimedPolicy], sizes: Sequence[int], progress: Progress
+    tested: Graphs, trained: Timed, sizes: Sequence[int], progress: Progress
 ) -> list[dict[str, Any]]:
     """For each size what `_counted` says of mini-batches of that many instances: at most 16, all full.
 
@@ -318,10 +295,8 @@ def sizes_of(
     count, rows = len(tested.workload.instances), []
     for size in sizes:
         if size > count:
-            raise AbwError(
-                f"a mini-batch of {size} instances cannot be made of {count}",
-                hint="give smaller sizes (--batches), or more data (--limit)",
-            )
+            message = f"a mini-batch of {size} instances cannot be made of {count}"
+            raise AbwError(message, hint="give smaller sizes (--batches), or more data (--limit)")
         every = range(0, count - size + 1, size)
         many = min(len(every), MOST_BATCHES)
         starts = [every[k * len(every) // many] for k in range(many)]  # from all parts of the data

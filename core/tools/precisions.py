@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from abw.core.base.progress import Clock, Progress, Quiet
 from abw.core.exec.interface import Executor
@@ -23,22 +22,11 @@ from abw.core.run.streaming import columns_of
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 from abw.core.store.outputs import Column, Output, outputs_of
+from abw.core.store.ragged import Ragged, joined
 from abw.core.tools.opened import report_head
 
 # All mini-batches are run so often, of which the least time counts; precisions take turns.
 TIMES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Values:
-    """An output of all instances: `values` (m, k), of which instance i has those from `ends[i]` to the next.
-
-    `vertex` (m,): whose they are, within the instance.
-    """
-
-    values: NDArray[Any]
-    ends: NDArray[np.int64]
-    vertex: NDArray[np.int32]
 
 
 def compare_precisions(
@@ -107,25 +95,19 @@ def _seconds(workload: Workload, executor: Executor) -> float:
     return clock.seconds["execute"]
 
 
-def _outputs(workload: Workload, executor: Executor, outputs: Sequence[Output]) -> list[Values]:
+def _outputs(workload: Workload, executor: Executor, outputs: Sequence[Output]) -> list[Ragged]:
     """All outputs of all instances."""
     clock = Clock("construct", "schedule", "plan", "execute")
-    parts: list[tuple[Column, ...]] = []
+    parts: list[list[Column]] = [[] for _ in outputs]
     for batch, result in run_all(workload, Sufficient(), executor, clock):
-        # what is read is a view of memory that the next mini-batch takes
-        columns = columns_of(workload, batch, result)
-        parts.append(tuple(replace(column, values=column.values.copy()) for column in columns))
-    found = []
-    for number, output in enumerate(outputs):
-        columns = tuple(part[number] for part in parts) or (output.nothing,)
-        values = np.concatenate([column.values for column in columns])
-        counts = np.concatenate([column.counts for column in columns])
-        vertex = np.concatenate([column.vertex for column in columns])
-        found.append(Values(values.reshape(len(values), -1), np.append(0, counts.cumsum()), vertex))
-    return found
+        for part, column in zip(parts, columns_of(workload, batch, result), strict=True):
+            # what is read is a view of memory that the next mini-batch takes
+            part.append(replace(column, values=column.values.copy()))
+    count = len(workload.instances)
+    return [joined(output, part, (), count) for output, part in zip(outputs, parts, strict=True)]
 
 
-def _compared(output: Output, found: Values, expected: Values) -> dict[str, Any]:
+def _compared(output: Output, found: Ragged, expected: Ragged) -> dict[str, Any]:
     """How an output differs, where both have it at the same vertices.
 
     `agree` of `values` have the same largest element (the first of equals), or are the same decision; None
@@ -133,13 +115,15 @@ def _compared(output: Output, found: Values, expected: Values) -> dict[str, Any]
     expected; None of decisions. `other_instances` grew otherwise and are left out; so are, of errors,
     `not_finite` numbers that are finite in what is expected.
     """
+    spans = zip(*(pairwise(output.offsets.tolist()) for output in (found, expected)), strict=True)
     alike = [
-        np.array_equal(found.vertex[slice(*mine)], expected.vertex[slice(*theirs)])
-        for mine, theirs in zip(pairwise(found.ends.tolist()), pairwise(expected.ends.tolist()), strict=True)
+        np.array_equal(found.vertex[slice(*mine)], expected.vertex[slice(*theirs)]) for mine, theirs in spans
     ]
     same = np.array(alike, bool)
-    a = found.values[np.repeat(same, np.diff(found.ends))]
-    b = expected.values[np.repeat(same, np.diff(expected.ends))]
+    a, b = (
+        output.values.reshape(len(output.values), -1)[np.repeat(same, np.diff(output.offsets))]
+        for output in (found, expected)
+    )
     report: dict[str, Any] = {"values": len(a), "other_instances": int((~same).sum())}
     if output.decided:
         agree = int((a == b).all(axis=1).sum())

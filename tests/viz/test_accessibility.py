@@ -11,9 +11,9 @@ import pytest
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.spec.load import Overrides
 from abw.core.store.runs import find_run
-from abw.viz.curves_page import curves_page
 from abw.viz.data.scene import Scene, scene_of_run, scene_of_spec
 from abw.viz.drawing.chart import curve_charts
+from abw.viz.page import curves_page
 from abw.viz.page import page as page_of
 from tests.viz.browser import opened
 from tests.viz.test_browser import large, rest

@@ -20,7 +20,7 @@ from abw.core.store.runs import find_run
 from abw.core.tools.needed import batch_of, bytes_picture
 from abw.viz.data.scene import Scene, scene_of_run
 from abw.viz.data.times import ALONE, BETWEEN, ENDS, UNEVEN, WAKES, times_picture
-from abw.viz.data.vertices import vertices_picture
+from abw.viz.data.vertices import vertices_document
 from tests.core.exec.builder import random_graph, random_network, random_schedule
 
 seeds = st.integers(0, 2**32 - 1)
@@ -65,8 +65,7 @@ def test_why_threads_wait() -> None:
     assert found.busy == pytest.approx([14, 8, 13, 3])
     assert found.threads == 2
     assert found.end == pytest.approx(33)
-    waits = zip(found.wait_thread, found.wait_start, found.wait_took, found.why, found.behind, strict=True)
-    assert [tuple(round(float(x)) for x in wait) for wait in waits] == [
+    assert [tuple(round(x) for x in wait) for wait in found.waits.tolist()] == [
         (0, 10, 2, BETWEEN, -1),
         (0, 20, 1, BETWEEN, -1),
         (1, 4, 6, UNEVEN, 0),
@@ -88,11 +87,12 @@ def test_work_and_waiting_fill_every_thread(drawn: list[tuple[int, int, int, int
     if not parts:
         return
     found = times_picture(executed(parts), 6)
+    thread, _, length, why, behind = found.waits.T
     for t in {thread for thread, *_ in parts}:
-        worked, waited = found.took[found.thread == t].sum(), found.wait_took[found.wait_thread == t].sum()
+        worked, waited = found.took[found.thread == t].sum(), length[thread == t].sum()
         assert worked + waited == pytest.approx(found.end, abs=1e-3)
     assert found.busy.sum() == pytest.approx(found.took.sum(), abs=1e-3)
-    assert ((found.behind < 0) == (found.why == BETWEEN))[~np.isin(found.why, (WAKES, ENDS))].all()
+    assert ((behind < 0) == (why == BETWEEN))[~np.isin(why, (WAKES, ENDS))].all()
 
 
 @pytest.fixture(scope="module")
@@ -131,13 +131,12 @@ def test_damaged_times_are_told_and_those_of_other_batches_left(profiled: Scene,
 
 def test_what_the_data_says_of_a_vertex(profiled: Scene) -> None:
     assert profiled.origin is not None
-    picture = vertices_picture(profiled.origin)
-    assert picture.numbers.tolist() == [2, 3]
-    words = next(field for field in picture.fields if field.name == "word")
-    assert words.of is not None and words.words is not None
+    document = vertices_document(profiled.origin)
+    assert document["numbers"] == [2, 3]
+    words = next(field for field in document["fields"] if field["name"] == "word")
     text = Path("specs/data/trees.txt").read_text().splitlines()
-    for i, line in enumerate(picture.lines.tolist()):
+    for i, line in enumerate(document["lines"]):
         leaves = profiled.vertex[
             (profiled.instance == i) & (profiled.dag.type == profiled.dag.types.index("leaf"))
         ]
-        assert all(words.words[words.of[v]] in text[line - 1].lower() for v in leaves)
+        assert all(words["words"][words["of"][v]] in text[line - 1].lower() for v in leaves)

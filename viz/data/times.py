@@ -32,8 +32,8 @@ class TimesPicture:
     """What `threads` did in one run of B batches, in microseconds from its first batch on until `end`.
 
     k parts of batches: `thread`, `batch`, `rows`, `start`, `took`, `share` of a core's peak (NaN without
-    products), all (k,). `busy` (B,): the time of all threads together. w waits: `wait_thread`, `wait_start`,
-    `wait_took`, `why` (into REASONS) and `behind`, the batch that it was for, -1 for none; all (w,).
+    products), all (k,). `busy` (B,): the time of all threads together. `waits` (w, 5): thread, start, length,
+    reason (into REASONS), and the batch that it was for, -1 for none.
     """
 
     threads: int
@@ -45,11 +45,7 @@ class TimesPicture:
     took: Floats
     share: Floats
     busy: Floats
-    wait_thread: Ints
-    wait_start: Floats
-    wait_took: Floats
-    why: Ints
-    behind: Ints
+    waits: Floats
 
 
 def times_picture(found: Executed, batches: int) -> TimesPicture:
@@ -63,8 +59,7 @@ def times_picture(found: Executed, batches: int) -> TimesPicture:
     return TimesPicture(
         threads, end, thread, batch, np.asarray(found.rows[order], np.int64), start, stop - start,
         found.share_of_peak[order], np.bincount(batch, stop - start, batches).astype(np.float64),
-        waits[:, 0].astype(np.int64), waits[:, 1], waits[:, 2], waits[:, 3].astype(np.int64),
-        waits[:, 4].astype(np.int64),
+        waits,
     )  # fmt: skip
 
 
@@ -111,10 +106,9 @@ def _behind(
 
 def times_document(picture: TimesPicture) -> dict[str, Any]:
     """The times as the page's scripts read them, rounded."""
-    start, took, busy, wait_start, wait_took = (
-        np.round(array, 2)
-        for array in (picture.start, picture.took, picture.busy, picture.wait_start, picture.wait_took)
-    )
+    start, took, busy = (np.round(array, 2) for array in (picture.start, picture.took, picture.busy))
+    thread, why, behind = picture.waits[:, [0, 3, 4]].astype(np.int64).T
+    wait_start, wait_took = np.round(picture.waits[:, 1:3], 2).T
     return {
         "threads": picture.threads,
         "end": round(picture.end, 2),
@@ -123,7 +117,6 @@ def times_document(picture: TimesPicture) -> dict[str, Any]:
         "busy": busy.tolist(),
         "reasons": REASONS,
         "waits": {
-            **listed(thread=picture.wait_thread, start=wait_start, took=wait_took),
-            **listed(why=picture.why, batch=picture.behind),
+            **listed(thread=thread, start=wait_start, took=wait_took, why=why, batch=behind),
         },
     }
