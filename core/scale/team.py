@@ -20,7 +20,7 @@ from abw.core.base.progress import Progress
 from abw.core.exec.gradient import Gradient, summed
 from abw.core.scale.cluster import SILENT, Cluster, Silence, no_abw
 from abw.core.scale.member import Answer, Begun, Change, Member, Question, State
-from abw.core.train.learner import Found, not_finite
+from abw.core.train.learner import Found, NotFiniteError
 from abw.core.train.loop import Alone
 
 # So often members that die are replaced in one step.
@@ -148,7 +148,7 @@ class Team:
         shares = [answer for answer in answers if isinstance(answer, Found)]
         loss, values = sum(share.loss for share in shares), sum(share.values for share in shares)
         if not isfinite(loss):
-            raise not_finite()
+            raise NotFiniteError
         gradient = summed([share.gradient for share in shares])
         gradient.scale(1 / self._learner.divisor(values, instances))
         return Found(loss, values, gradient)

@@ -29,17 +29,12 @@ Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
 
 
-# What helps where the loss grows without end.
-CALMER = "a lower rate, clip: 5, or schedule: {warmup: 100}"
-
-
 class NotFiniteError(AbwError):
     """The loss is infinite or not a number; no parameter was changed by it."""
 
-
-def not_finite() -> NotFiniteError:
-    """The error for such a loss."""
-    return NotFiniteError("the loss is not finite", hint=CALMER)
+    def __init__(self) -> None:
+        calmer = "a lower rate, clip: 5, or schedule: {warmup: 100}"
+        super().__init__("the loss is not finite", hint=calmer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +157,7 @@ class Learner:
         """What `gradient` gives, of a mini-batch that is planned; `meanwhile` as in `Executor.gradient`."""
         half, total, values = self._forward(lesson)
         if not np.isfinite(total):
-            raise not_finite()
+            raise NotFiniteError
         factor = np.float32(1 / self.divisor(values, lesson.graph.instances))
         for rows in half.gradients.values():
             rows *= factor

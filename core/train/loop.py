@@ -23,12 +23,13 @@ from abw.core.base.progress import Progress
 from abw.core.data.instances import Instances
 from abw.core.data.permute import permuted, vertices_of
 from abw.core.exec.gradient import Gradient
+from abw.core.exec.interface import Executor
 from abw.core.run.minibatches import together
 from abw.core.run.plan_cache import Again
 from abw.core.run.workload import Workload, open_workload
 from abw.core.store.trainings import BEST
 from abw.core.train.checkpoint import SPEED, Position, load_checkpoint, named, save_checkpoint
-from abw.core.train.evaluate import Judge, better, judge_of
+from abw.core.train.evaluate import better, judge_of
 from abw.core.train.learner import Found, Learner, NotFiniteError
 from abw.core.train.metrics import OwnMetric
 from abw.core.train.optimizers import rate_at
@@ -103,12 +104,8 @@ class Alone:
 Engine = Callable[[Alone, Mapping[str, Any], Path, int, Progress], AbstractContextManager[Steps]]
 
 
-@dataclass(frozen=True, slots=True)
-class Dev:
-    """The dev data: what it is held against, and how it is run."""
-
-    judge: Judge
-    batches: Again
+# From an executor of the model, with the present weights, to its metrics on the dev data.
+Dev = Callable[[Executor], dict[str, float]]
 
 
 @dataclass(slots=True)
@@ -211,7 +208,7 @@ class Loop:
         value = -row["loss"]
         first = None
         if self.dev:
-            scores = self.dev.judge.row(self.dev.batches.run(learner.passes.alone()))
+            scores = self.dev(learner.passes.alone())
             row |= {name: None if math.isnan(score) else score for name, score in scores.items()}
             first, value = learner.training.metrics[0], next(iter(scores.values()))
         with finished_before_interrupt():
@@ -247,10 +244,11 @@ def restored(learner: Learner, path: Path) -> Position:
 
 
 def open_dev(learner: Learner, instances: Instances, own: Mapping[str, OwnMetric] | None = None) -> Dev:
-    """The dev data brought together with the model. Errors: SpecError, DataError."""
+    """Bring dev data together with the model. Errors: SpecError, DataError."""
     judge = judge_of(learner.model, instances, own)
     workload = open_workload(learner.model, instances, learner.passes.networks)
-    return Dev(judge, Again(workload, learner.passes.policy))
+    batches = Again(workload, learner.passes.policy)
+    return lambda executor: judge.row(batches.run(executor))
 
 
 def _span(seconds: float) -> str:

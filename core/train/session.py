@@ -245,9 +245,15 @@ def _run(
         told(row)
 
     keep()  # where training was killed it may lack an epoch that the checkpoint has
-    with _steps(alone, options.workers, engine, about, folder, progress) as steps:
+    steps: AbstractContextManager[Steps] = nullcontext(alone)
+    if options.workers and engine is None:
+        said = f"training {number_of(folder)} has {options.workers} workers, and nothing that starts them"
+        raise AbwError(said)
+    if options.workers and engine is not None:
+        steps = engine(alone, about, folder, options.workers, progress)
+    with steps as taken:
         every = options.every
-        Loop(learner, steps, count, dev, folder, begun.words, position, every).run(progress, noted)
+        Loop(learner, taken, count, dev, folder, begun.words, position, every).run(progress, noted)
     return {
         "schema_version": SCHEMA_VERSION,
         "model": learner.model.name,
@@ -261,22 +267,6 @@ def _run(
         "curve": position.curve,
         "peak_memory_bytes": peak_resident(),
     }
-
-
-def _steps(
-    alone: Alone,
-    workers: int,
-    engine: Engine | None,
-    about: Mapping[str, Any],
-    folder: Path,
-    progress: Progress,
-) -> AbstractContextManager[Steps]:
-    """The steps of this process, or of so many others. Errors: AbwError."""
-    if not workers:
-        return nullcontext(alone)
-    if engine is None:
-        raise AbwError(f"training {number_of(folder)} has {workers} workers, and nothing that starts them")
-    return engine(alone, about, folder, workers, progress)
 
 
 def _digests(model: Model) -> dict[str, str]:
