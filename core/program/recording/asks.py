@@ -1,4 +1,4 @@
-"""What programs ask of values, and the answers: of all that wait, those of one kind at once."""
+"""What programs ask of values, and the answers: questions of one kind are answered together."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Answer = Any
 
 
 class Ask:
-    """A question to values, by their handles: `how`, and with what (`given`: the limit, …; what is allowed,
-    in bytes).
+    """A question to values, by their handles: its kind is `how`, its `argument` a limit, the bytes of what is
+    allowed, or a `Best`.
 
-    A program that is a generator function yields it; all else it may not be used for.
+    A generator function yields it; it can be used for nothing else.
     """
 
-    __slots__ = ("chance", "given", "handles", "how")
+    __slots__ = ("argument", "chance", "handles", "how")
     how: str
     handles: tuple[int, ...]
-    given: Any
+    argument: Any
     chance: float
 
     def _unanswered(self, *_: object) -> NoReturn:
@@ -38,24 +38,24 @@ class Ask:
     __hash__ = object.__hash__
 
 
-def question(how: str, handles: tuple[int, ...], given: Any) -> Ask:  # noqa: ANN401
-    """An `Ask`; as a function, which takes half the time of a constructor."""
+def question(how: str, handles: tuple[int, ...], argument: Any) -> Ask:  # noqa: ANN401
+    """Make an `Ask`: a function takes half the time of a constructor."""
     made = Ask()
     made.how = how
     made.handles = handles
-    made.given = given
+    made.argument = argument
     return made
 
 
 class Best(NamedTuple):
-    """What `best` is given: how many, and what each value's scores begin with."""
+    """The argument of `best`: how many elements, and what each value's scores begin with."""
 
     k: int
     plus: tuple[float, ...]
 
 
 def chance(seed: int, instance: int, path: int, count: int) -> float:
-    """The number from 0 to below 1 that a draw goes by.
+    """The random number that a draw uses, from 0 to below 1.
 
     `path` says which of the instance's programs draws, `count` how many it drew before.
     """
@@ -88,7 +88,7 @@ WAYS = ("argmax", "above")
 
 
 def unpacked(asks: Asks) -> list[Ask]:
-    """Each question by itself."""
+    """Questions `argmax` and `above`, one by one."""
     rows = asks.rows[: asks.number]
     limits = rows.view(np.float64)[:, 2].tolist()
     begins = [begin for way, _, begin in rows.tolist() if way == 0 and begin >= 0]
@@ -101,9 +101,9 @@ def unpacked(asks: Asks) -> list[Ask]:
 
 
 def answer(how: str, rows: Array, asks: Sequence[Ask]) -> list[Answer]:
-    """The answers to asks of one kind: `rows` are the values, each ask's behind those of the one before.
+    """Answer questions of one kind; `rows` are the values that the first one asks, then the second, ….
 
-    An answer that is an AbwError is to be raised where it was asked. Cost: linear in the values.
+    An answer that is an AbwError is to be raised by the program that asked. Cost: linear in the values.
     """
     if how == "value":
         return list(rows)
@@ -113,7 +113,7 @@ def answer(how: str, rows: Array, asks: Sequence[Ask]) -> list[Answer]:
         return _bests(flat, odd, asks)
     found: list[Answer]
     if how == "above":
-        found = (flat[:, 0] > np.array([ask.given for ask in asks])).tolist()
+        found = (flat[:, 0] > np.array([ask.argument for ask in asks])).tolist()
     else:
         may = allowed(flat, asks)
         scores = masked(flat, may)
@@ -132,7 +132,7 @@ def answer(how: str, rows: Array, asks: Sequence[Ask]) -> list[Answer]:
 
 def allowed(flat: Array, asks: Sequence[Ask]) -> Bools | None:
     """Which choices are allowed (n, choices); None where all are."""
-    if all(ask.given is None for ask in asks):
+    if all(ask.argument is None for ask in asks):
         return None
     return np.frombuffer(_masks(asks, flat.shape[1]), np.bool_).reshape(flat.shape)
 
@@ -140,7 +140,7 @@ def allowed(flat: Array, asks: Sequence[Ask]) -> Bools | None:
 def _masks(asks: Sequence[Ask], size: int) -> bytes:
     """What is allowed, a byte for each choice of each ask."""
     everything = b"\1" * size
-    return b"".join([ask.given or everything for ask in asks])
+    return b"".join([ask.argument or everything for ask in asks])
 
 
 def masked(flat: Array, may: Bools | None) -> Array:
@@ -149,14 +149,14 @@ def masked(flat: Array, may: Bools | None) -> Array:
 
 
 def packed_bests(asks: Sequence[Ask]) -> Picks:
-    """Questions `best`, all for as many elements, as a tape takes them."""
+    """Questions `best` for one number of elements, as a tape takes them."""
     handles = np.array([handle for ask in asks for handle in ask.handles])
-    plus = np.array([number for ask in asks for number in ask.given.plus])
-    return Picks(asks[0].given.k, handles, np.array(_ends(asks)), plus)
+    plus = np.array([number for ask in asks for number in ask.argument.plus])
+    return Picks(asks[0].argument.k, handles, np.array(_ends(asks)), plus)
 
 
 def unpacked_bests(picks: Picks) -> list[Ask]:
-    """Each question by itself."""
+    """Questions `best`, one by one."""
     handles, plus = picks.handles.tolist(), picks.plus.tolist()
     return [
         question("best", tuple(handles[a:b]), Best(picks.k, tuple(plus[a:b])))
@@ -165,14 +165,14 @@ def unpacked_bests(picks: Picks) -> list[Ask]:
 
 
 def _ends(asks: Sequence[Ask]) -> list[int]:
-    """Where each ask's values begin, and where the last one's end."""
+    """Where each question's values begin, and where the last one's end."""
     return [*accumulate([len(ask.handles) for ask in asks], initial=0)]
 
 
 def _bests(flat: Array, odd: Bools, asks: Sequence[Ask]) -> list[Answer]:
-    """The best of each ask's values, which lie behind each other; those that are `odd` have no answer."""
+    """The best of each question's values; with `odd` values a question has no answer."""
     return [
-        _odd(ask) if odd[a:b].any() else best(flat[a:b], *ask.given)
+        _odd(ask) if odd[a:b].any() else best(flat[a:b], *ask.argument)
         for (a, b), ask in zip(pairwise(_ends(asks)), asks, strict=True)
     ]
 
@@ -194,7 +194,7 @@ def total_scores(flat: Array, plus: Sequence[float]) -> NDArray[np.float64]:
 
 
 def margin(how: str, rows: Array, ask: Ask, taken: Answer) -> tuple[Answer, float]:
-    """The right answer to one ask by these values, and how near another is.
+    """The right answer to one question by these values, and by how much it is right.
 
     Where `taken` is another answer, the second number is what it lacks: the difference of their scores, for
     draws that of the drawn number from the share. Infinite where there is no other choice.
@@ -204,9 +204,9 @@ def margin(how: str, rows: Array, ask: Ask, taken: Answer) -> tuple[Answer, floa
     if how == "value":
         return right, 0.0
     if how == "above":
-        return right, abs(float(flat[0, 0]) - ask.given)
+        return right, abs(float(flat[0, 0]) - ask.argument)
     if how == "best":
-        return right, _best_margin(flat, ask.given, right, taken)
+        return right, _best_margin(flat, ask.argument, right, taken)
     scores = masked(flat, allowed(flat, [ask]))[0]
     if how == "sample":
         ends = shares(scores[None])[0]
@@ -217,9 +217,9 @@ def margin(how: str, rows: Array, ask: Ask, taken: Answer) -> tuple[Answer, floa
     return right, float(scores[right] - others.max(initial=-np.inf))
 
 
-def _best_margin(flat: Array, given: Best, right: list[Picked], taken: list[Picked]) -> float:
-    """How near the last one taken is to the first one left; or what those taken lack."""
-    scores = total_scores(flat, given.plus)
+def _best_margin(flat: Array, argument: Best, right: list[Picked], taken: list[Picked]) -> float:
+    """The least gap between scores taken, or to the first left; or what those taken lack."""
+    scores = total_scores(flat, argument.plus)
     if [p[:2] for p in taken] != [p[:2] for p in right]:
         lacks = [abs(scores[t[:2]] - scores[r[:2]]) for t, r in zip(taken, right, strict=True)]
         return float(max(lacks))

@@ -110,11 +110,11 @@ class MachineRecorder(Recorder):
         for name, ask in (("argmax", ARGMAX), ("above", ABOVE), ("best", BEST)):
             self._state[WORDS[name]] = id(ask)
         super().__init__(width)
-        whose, self.asking = (
+        owner, self.asking = (
             ctypes.c_int64.from_buffer(self._state, ctypes.sizeof(ctypes.c_int64) * WORDS[name])
-            for name in ("whose", "asking")
+            for name in ("owner", "asking")
         )
-        self.whose = cast(Number, whose)
+        self.owner = cast(Number, owner)
 
     def _grow(self, room: int) -> None:
         """Have room for so many words; those that there are stay."""

@@ -1,7 +1,7 @@
-"""What is done in machine code on CPython: a cell's call recorded, a question asked, a value made and freed.
+"""Machine code for CPython: records calls of cells, asks questions, makes and frees values.
 
-Made by llvmlite, of what CPython's stable ABI has: functions of its C API, called by their addresses; where
-an object's type is found; a field of 64 bits behind an object's head, in types of our own.
+llvmlite compiles it. It relies on CPython's stable ABI alone: functions of its C API, called by their
+addresses; where an object's type is found; a field of 64 bits behind an object's head, in types of our own.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ OBJECTS: dict[str, object] = {"true": True, "false": False, "none": None}
 OBJECTS |= {"list": list, "tuple": tuple, "float": float, "int": int}
 _API = (*(name.split("_")[0][2:].lower() + name.split("_")[1] for name in FUNCTIONS), *OBJECTS)
 _OWN = (
-    "limit", "step", "open", "whose", "asking", "room", "mask_room", "switch", "argmax", "above",
+    "limit", "step", "open", "owner", "asking", "room", "mask_room", "switch", "argmax", "above",
     "best", "picks", "k", "class", "ends", "ranked", "handles", "plus", "rank_room",
     "calls", "answers", "owners", "stops", "size", "sends", "resumed", "sent",
 )  # fmt: skip
 # The words of the state, by their places: the head that an executor's tape reads; room for so many words
-# (`limit`), the `step` from handle to handle, whether the tape is `open`, `whose` the calls are; how
+# (`limit`), the `step` from handle to handle, whether the tape is `open`, the `owner` of calls; how
 # questions are `asking` (`CLOSED`, …), the `room` for them, and for the bytes of masks
 # (`mask_room`); what greenlets call to wait (`switch`), and what they and generators then give (`argmax`,
 # `above`, `best`).
@@ -40,13 +40,13 @@ _OWN = (
 # and of what `class` all are; where each one's values end (`ends`); how many values these are (`ranked`),
 # their `handles`, what their scores begin with (`plus`), and the `rank_room` for them.
 #
-# Of those who go on: the lists that `Recorder.resume` is given (`calls`, `answers`, `owners`, `stops`), how
-# many switch to each other (`size`), or that they are generators (`sends`); the place of the last one
-# (`resumed`); how that stopped, if it is a generator (`sent`: 1 by yielding, 0: it ended).
+# To go on: the lists that `resume` is called with (`calls`, `answers`, `owners`, `stops`), how many
+# greenlets switch to each other (`size`), or that they are generators (`sends`); the index of the last
+# one (`resumed`); how that stopped, if it is a generator (`sent`: 1 by yielding, 0: it ended).
 WORDS = {name: number for number, name in enumerate((*HEAD, *_OWN))}
 
-# How questions are asked: not noted by the recorder; a greenlet waits by switching; a generator is given what
-# it is to yield; and it was given that.
+# How questions are asked: they are not noted; a greenlet waits by switching; a generator gets what it is to
+# yield; it got that, and has not yielded it yet.
 CLOSED, BY_SWITCH, BY_YIELD, TO_YIELD = range(4)
 
 # What text calls to say where CPython's functions and objects are.

@@ -74,8 +74,8 @@ take:
   goto look
 write:
   %number = i64 %cell[1]
-  read whose next step
-  %first = or i64 %number, %whose
+  read owner next step
+  %first = or i64 %number, %owner
   %words[%at] = i64 %first
   write at %end
   %next1 = add i64 %next, %step
@@ -349,7 +349,7 @@ RESUME = r"""
 define internal ptr @wait(ptr %state, ptr %told) {
 entry:
   %room_for_one = alloca ptr
-  read whose resumed size
+  read owner resumed size
   %next = add i64 %resumed, 1
   %further = icmp slt i64 %next, %size
   if %further on back
@@ -368,7 +368,7 @@ back:
   goto end
 end:
   %found = phi ptr [ %found1, %on ], [ %found2, %back ]
-  write whose %whose
+  write owner %owner
   ret ptr %found
 }
 
@@ -381,7 +381,7 @@ entry:
   api listGetItem longAsLongLong objectVectorcall iterSend
   %owner = call ptr %listGetItem(ptr %owners.to, i64 %i)
   %own = call i64 %longAsLongLong(ptr %owner)
-  write whose %own
+  write owner %own
   write resumed %i
   %one = call ptr %listGetItem(ptr %calls.to, i64 %i)
   %answer = call ptr %listGetItem(ptr %answers.to, i64 %i)

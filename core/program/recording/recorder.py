@@ -1,4 +1,4 @@
-"""Recording: each call of a cell becomes a node of the tape, of which only handles are known yet."""
+"""Records calls of cells: each becomes a node of the tape, of which only handles are known yet."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 # Takes a node's words.
 Write = Callable[[tuple[int, ...]], object]
-# The bit of a node's first word from which on it says which instance's it is.
-WHOSE = 32
-TYPE = (1 << WHOSE) - 1
+# The bit of a node's first word from which on it has the index of the instance.
+OWNER = 32
+TYPE = (1 << OWNER) - 1
 # A cell as programs call it: values in, a value or a tuple of values out.
 Call = Callable[..., Any]
 
@@ -60,19 +60,19 @@ class Piece(NamedTuple):
 class Recorder:
     """The tape while it is written.
 
-    A node is `1 + inputs` words behind each other: its type's number with its instance's index above `WHOSE`,
-    then its operands' handles. A handle is `reference << BITS | kind`. `next` is the handle of the next
-    node's first output without its kind, `begun` that of the first node since `take`; `whose` the index of
-    the instance that records, shifted by WHOSE; `write` takes a node's words. Nodes are numbered on from run
-    to run, so that a handle of an earlier run is known as such.
+    A node is `1 + inputs` words in a row: its type's number with its instance's index above bit `OWNER`, then
+    its operands' handles. A handle is `reference << BITS | kind`. `next` is the handle of the next node's
+    first output without its kind, `begun` that of the first node since `take`. `owner` is the index of the
+    instance that records, shifted by OWNER. `write` takes a node's words. Nodes are numbered on from run to
+    run, so that a handle of an earlier run is recognised.
     """
 
-    __slots__ = ("_words", "begun", "next", "step", "whose", "write")
+    __slots__ = ("_words", "begun", "next", "owner", "step", "write")
 
     def __init__(self, width: int) -> None:
         self.step = width << BITS
         self.next = self.begun = 0
-        self.whose: Number = Number()
+        self.owner: Number = Number()
         self._words: list[int] = []
         self.write: Write
         self.restore()
@@ -133,12 +133,12 @@ def callable_cell(callee: Callee, tape: Recorder, refuse: Refuse) -> Call:
         "signature": ", ".join(names),
         "wrong": " or ".join(f"{n}.__class__ is not input{i}_" for i, n in enumerate(names)) or "False",
         "arguments": "".join(f"{n}, " for n in names),
-        "words": ", ".join([f"{callee.number} | whose.value", *(f"{n}.ref" for n in names)]) + ",",
+        "words": ", ".join([f"{callee.number} | owner_.value", *(f"{n}.ref" for n in names)]) + ",",
         "made": "; ".join(made),
         "result": results[0] if len(results) == 1 else f"({', '.join(results)})",
     }
     source = _SOURCE.format(**lines)
-    scope: dict[str, Any] = {"tape": tape, "whose": tape.whose, "refuse": refuse, "callee": callee}
+    scope: dict[str, Any] = {"tape": tape, "owner_": tape.owner, "refuse": refuse, "callee": callee}
     scope |= {f"input{i}_": kind for i, (_, kind) in enumerate(callee.inputs)}
     scope |= {f"class{o}_": kind for o, kind in enumerate(callee.outputs)}
     exec(compile(source, f"<cell {callee.name}>", "exec"), scope)
@@ -146,7 +146,7 @@ def callable_cell(callee: Callee, tape: Recorder, refuse: Refuse) -> Call:
     return found
 
 
-_OWN = ("tape", "whose", "refuse", "callee", "first")
+_OWN = ("tape", "owner_", "refuse", "callee", "first")
 
 
 def _usable(name: str) -> bool:
@@ -224,7 +224,7 @@ def _parse(
     while at < len(words):
         t = words[at] & TYPE
         type_of[n] = t
-        instance[n] = words[at] >> WHOSE
+        instance[n] = words[at] >> OWNER
         at += 1
         for _ in range(slots[t]):
             reference = words[at] >> BITS

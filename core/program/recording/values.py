@@ -1,4 +1,4 @@
-"""What cells give programs: handles of values that may not be computed yet."""
+"""Values as programs have them: handles of what may not be computed yet."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ KINDS = 1 << BITS
 
 
 def kind_of(net: int, shape: int) -> int:
-    """Values of a net's shape: what the low bits of their handles are."""
+    """The low bits of the handles of a net's values of a shape."""
     return net % NETS * SHAPES + shape
 
 
 class Owner(Protocol):
-    """What values belong to: a net."""
+    """What values belong to: the session of a net."""
 
     def ask(self, asked: Ask, /) -> Any:  # noqa: ANN401
-        """What a program gets for a question."""
+        """Answer a question; in a generator, give what it is to yield."""
 
     def shown(self, handle: int, /) -> str:
-        """Its numbers, where they are known without waiting."""
+        """The numbers of a value as text, where they are known without waiting."""
 
 
 class Value:
@@ -46,7 +46,7 @@ class Value:
     __slots__ = ()
     ref: int
     shape: ClassVar[tuple[int, ...]]
-    """Of all values of a class: each net has a class for each shape."""
+    """The shape of all values of a class: each net has a class for each shape."""
     _net: ClassVar[ReferenceType[Owner]]
     _size: ClassVar[int]
 
@@ -57,7 +57,7 @@ class Value:
         """
         mask = None if allowed is None else _mask(allowed, self._size)
         ask = Ask()  # as `question` does it: this is what programs do most
-        ask.how, ask.handles, ask.given = "argmax", (self.ref,), mask
+        ask.how, ask.handles, ask.argument = "argmax", (self.ref,), mask
         found: int = (self._net() or _gone()).ask(ask)
         return found
 
@@ -80,7 +80,7 @@ class Value:
 
     @staticmethod
     def _best(values: Sequence[Value], k: int, plus: Sequence[float] | None) -> list[Picked]:
-        """See `abw.best`; of values the first of which is of this class."""
+        """See `abw.best`; the first of the values is of this class."""
         if len({*map(type, values)}) > 1:
             refuse_best(values)
         if not isinstance(k, int | np.integer) or k < 1:
@@ -100,11 +100,11 @@ class Value:
         return found
 
     def __copy__(self) -> Value:
-        """Itself: it never changes."""
+        """The value itself: it never changes."""
         return self
 
     def __deepcopy__(self, _: object) -> Value:
-        """Itself."""
+        """The value itself: it never changes."""
         return self
 
     def __repr__(self) -> str:
@@ -127,7 +127,7 @@ def value_class(net: Owner, shape: tuple[int, ...]) -> type[Value]:
 
 
 def class_fields(net: Owner, shape: tuple[int, ...]) -> dict[str, Any]:
-    """What all values of a class have in common. They do not hold the net."""
+    """What all values of a class have in common: none of it holds the net."""
     return {"_net": ref(net), "shape": shape, "_size": prod(shape)}
 
 
@@ -137,7 +137,7 @@ def owner(value: Value) -> Owner:
 
 
 def refuse_best(values: object) -> NoReturn:
-    """Say why `abw.best` cannot choose among these."""
+    """Raise what is wrong with the values given to `abw.best`."""
     if not isinstance(values, Sequence) or not all(isinstance(value, Value) for value in values):
         raise TypeError("best picks among several values: abw.best(k, [value, …])")
     if not values:

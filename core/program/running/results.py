@@ -1,4 +1,4 @@
-"""What programs return, with arrays in the place of values; and what they raise."""
+"""Puts arrays in the place of values in what programs return, and notes in what they raise."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ Read = Callable[[Sequence[int]], Array]
 
 
 def in_arrays(outcomes: Sequence[Done | Failed | None], read: Read) -> list[Done | Failed]:
-    """How programs ended, with arrays for all values in lists, tuples, dicts and dataclasses; what has none
-    is itself, what cannot be returned has failed.
+    """How programs ended, with arrays for all values in lists, tuples, dicts and dataclasses.
+
+    What has no values is not copied; what cannot be returned has failed.
 
     All values of one shape are read together. Cost: linear in what is returned.
     """
@@ -54,7 +55,7 @@ def in_arrays(outcomes: Sequence[Done | Failed | None], read: Read) -> list[Done
 
 
 def _noted(end: Done | Failed, note: Callable[[Value], object]) -> Done | Failed:
-    """The same end, its values noted; a failure where they cannot be returned."""
+    """Note the values of an end; gives it, or a failure where they cannot be returned."""
     try:
         if isinstance(end, Done):
             _mapped(end.result, note)
@@ -117,7 +118,7 @@ def _changed(thing: Any, change: Callable[[Value], object], within: set[int]) ->
 
 
 def _changes(pairs: Any, change: Callable[[Value], object], within: set[int]) -> dict[Any, Any]:  # noqa: ANN401
-    """Of named things those that are changed."""
+    """The named things that are changed."""
     made = ((name, value, _changed(value, change, within)) for name, value in pairs)
     return {name: new for name, old, new in made if new is not old}
 

@@ -1,4 +1,4 @@
-"""Runs many programs as one mini-batch, each until it waits."""
+"""Runs many programs as one mini-batch, each until it waits for an answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from abw.core.program.recording.asks import (
 )
 from abw.core.program.recording.machine import MachineRecorder
 from abw.core.program.recording.machine_code import CLOSED
-from abw.core.program.recording.recorder import WHOSE, Recorder, StaleError
+from abw.core.program.recording.recorder import OWNER, Recorder, StaleError
 from abw.core.program.recording.values import BITS, KINDS
 from abw.core.program.running.fibers import (
     Asked,
@@ -39,7 +39,7 @@ from abw.core.program.running.fibers import (
 )
 from abw.core.program.running.task import GONE, KEEP, Log, Task, crew_of
 
-# Who goes on, with an answer, or an error that is raised there.
+# A program that goes on, with an answer, or an error that is raised where it asked.
 Going = tuple[Task, Answer, BaseException | None]
 
 
@@ -81,7 +81,7 @@ class BatchRunner:
         if self._current is not None or self._going:
             raise AbwError("a program cannot begin another one's instances", hint="abw.each(function, items)")
         fiber = self._fibers.make(function, item, self._noting)
-        task = Task((number,), len(self._numbers) << WHOSE, fiber=fiber)
+        task = Task((number,), len(self._numbers) << OWNER, fiber=fiber)
         self._numbers.append(number)
         self._go_on([(task, None, None)])
         return task
@@ -115,7 +115,7 @@ class BatchRunner:
         self._go_on(())
 
     def _answered(self) -> tuple[list[Task], Sequence[Answer]]:
-        """Some of those who wait, with their answers; all others wait on, or are ready with errors."""
+        """Some programs that wait, with their answers; all others wait on, or are ready with errors."""
         if (noting := self._noting) is not None:
             noted, aboves, picks = noting.noted
             waiting, found = len(self._waiting), None
@@ -135,7 +135,7 @@ class BatchRunner:
         return self._settled(*self._due())
 
     def _unpack_noted(self, noting: MachineRecorder) -> None:
-        """Put the questions that the recorder has noted in the place of constants."""
+        """Replace the constants in `_asks` by the questions that the recorder has noted."""
         asks, picks = iter(unpacked(noting.asks())), iter(unpacked_bests(noting.picked()))
         self._asks = [
             next(asks) if ask is ARGMAX or ask is ABOVE else next(picks) if ask is BEST else ask
@@ -144,7 +144,7 @@ class BatchRunner:
         noting.forget()
 
     def _best(self, picks: Picks) -> Sequence[Answer] | None:
-        """The answers to questions for the best, all of them to what is computed already, or none."""
+        """Answer questions for the best, all of which ask what is computed, or none; None if that fails."""
         if picks.handles[: picks.ptr[1]].max() >= self._recorder.begun:
             self.rounds += 1
             self.advance()
@@ -152,13 +152,13 @@ class BatchRunner:
         return self.engine.tape.best(*picks)
 
     def _due(self) -> tuple[list[Task], list[Ask]]:
-        """Who is answered next, and what it asks, which is computed then."""
+        """The programs to be answered next, and their questions; computes what these ask."""
         waiting, self._waiting = self._waiting, []
         asks, self._asks = self._asks, []
         end = self._recorder.begun
         if min([ask.handles[0] for ask in asks]) < end:
             known = [max(ask.handles) < end for ask in asks]
-            if any(known):  # who asks what is computed already may record more before the rest is
+            if any(known):  # these may record more before the rest is computed
                 late = [not now for now in known]
                 self._waiting, self._asks = [*compress(waiting, late)], [*compress(asks, late)]
                 return [*compress(waiting, known)], [*compress(asks, known)]
@@ -167,7 +167,7 @@ class BatchRunner:
         return waiting, asks
 
     def _settled(self, tasks: Sequence[Task], asks: Sequence[Ask]) -> tuple[list[Task], Sequence[Answer]]:
-        """Who is answered, and the answers, which are logged; to others errors are raised."""
+        """The programs that get answers, and these, which are logged; the others get errors raised."""
         found = self._answers(asks)
         right = [not isinstance(one, AbwError) for one in found]
         both = zip(tasks, found, strict=True)
@@ -213,9 +213,9 @@ class BatchRunner:
             raise AbwError(f"{what} is a value of an earlier run: {GONE}", hint=KEEP) from None
 
     def _go_on(self, going: Iterable[Going]) -> None:
-        """Programs go on until each waits or has ended; so do those that get ready meanwhile."""
+        """Let programs go on until each waits or has ended, and those that get ready meanwhile."""
         waiting, asks, way = self._waiting, self._asks, CLOSED
-        whose, noting = self._recorder.whose, self._noting
+        owner, noting = self._recorder.owner, self._noting
         try:
             while True:
                 for task, found, error in going:
@@ -223,7 +223,7 @@ class BatchRunner:
                     assert fiber is not None
                     if noting is not None and fiber.way != way:
                         noting.asking.value = way = fiber.way
-                    whose.value = task.whose
+                    owner.value = task.owner
                     outcome = fiber.resume(found) if error is None else fiber.throw(error)
                     if outcome is ARGMAX or (type(outcome) is Ask and outcome.how != "sample"):
                         waiting.append(task)
@@ -254,7 +254,7 @@ class BatchRunner:
             while True:
                 recorder.asking.value = crew.way
                 try:
-                    at = recorder.resume(crew.going, found, crew.whose, asks, at)
+                    at = recorder.resume(crew.going, found, crew.owners, asks, at)
                     if at == len(tasks):
                         break
                     outcome = crew.fibers[at].stopped(asks[at], recorder.sent)
@@ -280,7 +280,7 @@ class BatchRunner:
         return True
 
     def _note(self, task: Task, outcome: Outcome) -> None:
-        """What follows from how a fiber stopped."""
+        """Take note of how a fiber stopped."""
         if isinstance(outcome, Ask):
             task.note(outcome, self._seed)
             self._waiting.append(task)
@@ -299,7 +299,7 @@ class BatchRunner:
                 self._join(task.parent)
 
     def _join(self, task: Task) -> None:
-        """One of a task's branches has ended; after the last it goes on."""
+        """Count a branch of a task that has ended; after the last one the task goes on."""
         task.left -= 1
         if task.left:
             return
@@ -310,11 +310,11 @@ class BatchRunner:
         task.branches = ()
 
     def _answers(self, asks: Sequence[Ask]) -> list[Answer]:
-        """The answers to questions: of those of one kind to values of one shape together."""
+        """Answer questions; those of one kind to values of one shape together."""
         found: list[Answer] = [None] * len(asks)
         alike: dict[tuple[str, int, int], list[int]] = {}
         for i, ask in enumerate(asks):
-            k = ask.given.k if ask.how == "best" else 0
+            k = ask.argument.k if ask.how == "best" else 0
             alike.setdefault((ask.how, ask.handles[0] & (KINDS - 1), k), []).append(i)
         for group in alike.values():
             for i, one in zip(group, self._of_values([asks[i] for i in group]), strict=True):
@@ -322,7 +322,7 @@ class BatchRunner:
         return found
 
     def _of_values(self, asks: Sequence[Ask]) -> Sequence[Answer]:
-        """The answers to questions of one kind to values of one shape."""
+        """Answer questions of one kind to values of one shape."""
         if asks[0].how == "best" and self.engine.tape is not None:
             found = self.engine.tape.best(*packed_bests(asks))
             if found is not None:

@@ -1,4 +1,4 @@
-"""A program under way, whose its questions are, and to what a net's values turn meanwhile."""
+"""A program under way, the path that names it, and what answers the questions of a net's values."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from abw.core.program.recording.asks import Answer, Ask, chance
 from abw.core.program.recording.machine_code import CLOSED
 from abw.core.program.running.fibers import Asked, Done, Failed, Fiber
 
-# Whose a question is: an instance's number; then, for each `each` around it, the how many-th of its program
-# that is, and the branch.
+# Which program asks: an instance's number; then, for each `each` around it, which `each` of its program that
+# is, and the branch.
 Path = tuple[int, ...]
-# What was asked and answered, by whose it is.
+# What was asked and answered, by owner it is.
 Log = dict[Path, list[tuple[Ask, Answer]]]
 GONE = "its memory is taken"
 KEEP = "return values from the program: they are arrays then, which stay"
 
 
 class Runner(Protocol):
-    """What a net's values turn to while it runs."""
+    """Answers questions while a net runs."""
 
     def ask(self, asked: Asked, /) -> Any:  # noqa: ANN401
-        """What a program gets for a question."""
+        """Answer a question; in a generator, give what it is to yield."""
 
     def values(self, handles: Sequence[int], /) -> Array:
         """The values of handles, all of one shape."""
@@ -42,14 +42,14 @@ RUNNING = Running()
 
 @dataclass(slots=True)
 class Task:
-    """A program under way, or one of its branches: `ended` says how it came to its end.
+    """A program under way, or one of its branches: `ended` says how it ended.
 
     `draws`, `forks` and `asked` count how often it drew, branched and asked; of the `branches` that it waits
-    for, `left` have not ended. `whose`: its instance's place in the mini-batch, as `Recorder.whose` has it.
+    for, `left` have not ended. `owner`: its instance's index in the mini-batch, as in `Recorder.owner`.
     """
 
     path: Path
-    whose: int = 0
+    owner: int = 0
     parent: Task | None = None
     fiber: Fiber | None = None
     draws: int = 0
@@ -60,7 +60,7 @@ class Task:
     ended: Done | Failed | None = None
 
     def note(self, ask: Ask, seed: int) -> None:
-        """Give a question that draws its chance."""
+        """Draw the chance for a question that needs one."""
         if ask.how == "sample":
             salt = 0
             for number in self.path[1:]:
@@ -69,27 +69,27 @@ class Task:
             self.draws += 1
 
     def fork(self, count: int) -> tuple[Task, ...]:
-        """Its next branches."""
+        """Make so many branches, which it waits for."""
         paths = [(*self.path, self.forks, number) for number in range(count)]
         self.forks += 1
-        self.branches = tuple(Task(path, self.whose, self) for path in paths)
+        self.branches = tuple(Task(path, self.owner, self) for path in paths)
         self.left = count
         return self.branches
 
 
 class Crew(NamedTuple):
-    """Those who wait, as `Recorder.resume` takes them: all in one `way`, or CLOSED."""
+    """Programs that wait, as `MachineRecorder.resume` takes them; `way` is CLOSED if they ask in several."""
 
     tasks: list[Task]
     fibers: list[Fiber]
     going: list[Any]
-    whose: list[int]
+    owners: list[int]
     way: int
 
 
 def crew_of(tasks: list[Task]) -> Crew:
-    """Those who wait, all of whom have begun."""
+    """The programs that wait, all of which have begun."""
     fibers = [task.fiber for task in tasks if task.fiber]
     ways = {fiber.way for fiber in fibers}
     way = ways.pop() if len(ways) == 1 else CLOSED
-    return Crew(tasks, fibers, [fiber.going for fiber in fibers], [task.whose for task in tasks], way)
+    return Crew(tasks, fibers, [fiber.going for fiber in fibers], [task.owner for task in tasks], way)
