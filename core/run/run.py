@@ -209,7 +209,7 @@ class Run(ABC, Generic[Some, R]):
             draft = stack.enter_context(folder)
             feed = stack.enter_context(self.opened(share.section if share else None))
             part = (
-                stack.enter_context(writing_part(share.part, share.whose, share.section)) if share else None
+                stack.enter_context(writing_part(share.part, share.run_key, share.section)) if share else None
             )
             target = part.path if part else options.output or draft.path / self.usual
             with self.writing(target) as writer:

@@ -15,7 +15,7 @@ from abw.core.base.files import file_hash
 from abw.core.data.feed import STDIN, Section
 from abw.core.data.split import split
 from abw.core.store.outputs import STDOUT, require_suffix
-from abw.core.store.shard_files import Part, Whose, refuse_others
+from abw.core.store.shard_files import Part, RunKey, refuse_others
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Share:
 
     section: Section
     part: Part
-    whose: Whose
+    run_key: RunKey
 
     def document(self) -> dict[str, int]:
         """What a run's report says of it."""
@@ -65,7 +65,7 @@ class Cut:
     weights: str | None
     said: Mapping[str, Any]
 
-    def whose(self) -> dict[str, Any]:
+    def run_key(self) -> dict[str, Any]:
         """What an output depends on. Cost: reads the data once, for their hash."""
         about: dict[str, Any] = {"abw": abw.__version__, "data": file_hash(self.data)}
         about["weights"] = self.weights
@@ -79,11 +79,11 @@ class Cut:
 
     def share(self, shard: Shard) -> Share:
         """What a shard is to do. Errors: AbwError where another run's parts are there; DataError."""
-        whose = self.whose()
-        refuse_others(self.output, whose, shard.shards)
+        run_key = self.run_key()
+        refuse_others(self.output, run_key, shard.shards)
         part = Part(self.output, shard.number, shard.shards)
         sections = split(self.data, self.format, self.batch, shard.shards, self.limit)
-        return Share(next(islice(sections, shard.number - 1, None)), part, whose)
+        return Share(next(islice(sections, shard.number - 1, None)), part, run_key)
 
 
 def require_shards(

@@ -67,22 +67,22 @@ def run_scaled(
         raise AbwError(f"cannot write {output}: there is no folder {output.parent}")
     refuse_overwrite(output, *model.reads)
     require_weights(model)
-    whose, stamp = cut.whose(), stamp_of(model.data.path)
+    run_key, stamp = cut.run_key(), stamp_of(model.data.path)
     count = max(1, math.ceil(model.data.path.stat().st_size / scale.shard_bytes))
-    refuse_others(output, whose, count)
+    refuse_others(output, run_key, count)
     tasks = [(Part(output, n, count), section) for n, section in enumerate(cut.sections(count), 1)]
-    left = [task for task in tasks if not (scale.resume and is_done(task[0], whose))]
+    left = [task for task in tasks if not (scale.resume and is_done(task[0], run_key))]
     tally = _Tally(len(tasks), len(tasks) - len(left), output, progress)
     if left:
         policy = _policy(model, options, progress)
         placed = _placed(model)
         sent = replace(options, threads=options.threads or 1)
-        bundle = Bundle(placed, sent, policy, whose, stamp, home().absolute())
+        bundle = Bundle(placed, sent, policy, run_key, stamp, home().absolute())
         with tally.told_when_interrupted():
             engine(parcel(bundle), left, tally.add, progress)
         tally.require_all()
     progress.phase("join the parts")
-    joined = join(output, whose)
+    joined = join(output, run_key)
     discard(output)
     seconds = time.perf_counter() - begun
     return {

@@ -19,7 +19,7 @@ from abw.core.exec.gradient import Gradient
 from abw.core.run.minibatches import together
 from abw.core.scale.worker import share_home, told, version_here
 from abw.core.train.learner import Found, Lesson
-from abw.core.train.loop import Alone
+from abw.core.train.loop import LocalSteps
 from abw.core.train.session import begin_again
 
 Floats = NDArray[np.float32]
@@ -87,7 +87,7 @@ class Member:
                 os.chdir(begun.here)
             training, _ = begin_again(begun.about, begun.folder)
             learner = training.learner
-            self._alone = Alone(learner, training.instances)
+            self._local = LocalSteps(learner, training.instances)
             assert learner.params.flat is not None
             learner.params.flat[...] = state.flat
             learner.stepper.state[...] = state.kept
@@ -100,7 +100,7 @@ class Member:
         """This member's share, after the step `change`, if that was not taken yet."""
         if self._wrong:
             return self._wrong
-        learner = self._alone.learner
+        learner = self._local.learner
         try:
             if change is not None and question.done == learner.stepper.done + 1:
                 gradient, factor = change
@@ -117,16 +117,16 @@ class Member:
 
     def _lessons_of(self, epoch: int, step: int) -> Iterator[Lesson]:
         """This member's shares of an epoch's mini-batches from some step on, but those without instances."""
-        workload, targets = self._alone.opened(epoch)
-        size = self._alone.learner.training.batch
-        for number in range(step, -(-len(self._alone.instances) // size)):
+        workload, targets = self._local.opened(epoch)
+        size = self._local.learner.training.batch
+        for number in range(step, -(-len(self._local.instances) // size)):
             first, last = self._bounds(epoch, number)
             if first < last:
-                yield self._alone.learner.lesson(workload, first, last, targets, epoch)
+                yield self._local.learner.lesson(workload, first, last, targets, epoch)
 
     def _bounds(self, epoch: int, step: int) -> tuple[int, int]:
         """The instances of this member's share of a mini-batch, in the order of the epoch."""
-        start, size = self._alone.opened(epoch)[0].instances.start, self._alone.learner.training.batch
+        start, size = self._local.opened(epoch)[0].instances.start, self._local.learner.training.batch
         bounds = cut(start, step * size, min(len(start) - 1, (step + 1) * size), self._count)
         return int(bounds[self._rank]), int(bounds[self._rank + 1])
 

@@ -21,7 +21,7 @@ from abw.core.exec.gradient import Gradient, summed
 from abw.core.scale.cluster import SILENT, Cluster, Silence, no_abw
 from abw.core.scale.member import Answer, Begun, Change, Member, Question, State
 from abw.core.train.learner import Found, NotFiniteError
-from abw.core.train.loop import Alone
+from abw.core.train.loop import LocalSteps
 
 # So often members that die are replaced in one step.
 RETRIES = 3
@@ -35,13 +35,13 @@ class TeamOnRay:
 
     @contextmanager
     def __call__(
-        self, alone: Alone, about: Mapping[str, Any], folder: Path, workers: int, progress: Progress
+        self, local: LocalSteps, about: Mapping[str, Any], folder: Path, workers: int, progress: Progress
     ) -> Iterator[Team]:
         """Members that are ready. Errors: AbwError."""
         cluster = Cluster(self.address, workers, about["options"]["threads"] or 1)
         begun = Begun(about, folder.absolute(), home().absolute(), Path.cwd())
         with cluster.connected(progress) as ray:
-            yield Team(ray, cluster, alone, begun, workers, progress)
+            yield Team(ray, cluster, local, begun, workers, progress)
 
 
 class Team:
@@ -51,14 +51,14 @@ class Team:
         self,
         ray: Any,  # noqa: ANN401 (a module)
         cluster: Cluster,
-        alone: Alone,
+        local: LocalSteps,
         begun: Begun,
         count: int,
         progress: Progress,
     ) -> None:
         """Start them. Errors: AbwError for another version of abw."""
         self._ray, self._cluster, self._progress = ray, cluster, progress
-        self._learner, self._instances = alone.learner, len(alone.instances)
+        self._learner, self._instances = local.learner, len(local.instances)
         self._begun, self._count = begun, count
         self._members: dict[int, Any] = {}
         self._places: dict[int, Any] = {}

@@ -24,7 +24,7 @@ from abw.core.policy.schedule import Policy
 from abw.core.run.options import RunOptions
 from abw.core.run.streaming import ModelRun
 from abw.core.run.workload import open_networks
-from abw.core.store.shard_files import Part, Whose, writing_part
+from abw.core.store.shard_files import Part, RunKey, writing_part
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Bundle:
     model: Model
     options: RunOptions
     policy: Policy
-    whose: Whose
+    run_key: RunKey
     stamp: tuple[int, int]
     home: Path
 
@@ -60,7 +60,7 @@ class Worker:
         self.bundle = bundle
         model, options = bundle.model, bundle.options
         trained = load_weights(model)
-        if trained and trained.file.sha256 != bundle.whose["weights"]:
+        if trained and trained.file.sha256 != bundle.run_key["weights"]:
             raise AbwError(f"{trained.file.path} holds other weights here than where the run was begun")
         self.networks = open_networks(
             model, options.granularity, options.layout, fuse=options.fuse, group=options.group
@@ -78,7 +78,7 @@ class Worker:
         run.networks, run.policy = self.networks, bundle.policy
         with (
             open_feed(model.data.path, section) as feed,
-            writing_part(part, bundle.whose, section) as draft,
+            writing_part(part, bundle.run_key, section) as draft,
         ):
             with run.writing(draft.path) as writer:
                 sums = run.stream(feed, writer)

@@ -14,7 +14,14 @@ import orjson
 
 from abw.core.base.errors import AbwError
 from abw.core.store.arrays import ArrayFile, Sink
-from abw.core.store.outputs import LineFile, Writer, add_whose, open_target, put_texts, put_whose
+from abw.core.store.outputs import (
+    LineFile,
+    Writer,
+    add_instance_arrays,
+    open_target,
+    put_instances,
+    put_texts,
+)
 
 _AS_LINE = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
 _LINES = "write JSON lines instead: --output FILE.jsonl"
@@ -59,7 +66,7 @@ class ArrayRows:
 
     def __init__(self, file: ArrayFile, named: bool) -> None:
         self._file, self._named, self.returned = file, named, ReturnedArrays(file)
-        add_whose(file, named)
+        add_instance_arrays(file, named)
 
     def write(self, rows: Sequence[Row]) -> None:
         """Append the rows to the arrays."""
@@ -67,7 +74,7 @@ class ArrayRows:
             self.returned.add(row)
         lines = np.array([row.line for row in rows], np.int32)
         bad = [row.error != "" for row in rows]
-        put_whose(self._file, self._named, lines, bad, [row.name for row in rows])
+        put_instances(self._file, self._named, lines, bad, [row.name for row in rows])
 
 
 def line_of(row: Row) -> bytes:

@@ -321,7 +321,7 @@ class _Arrays:
                 file.add(f"{output.name}.vertex", np.int32)
             for name in output.numbers:
                 file.add(f"{output.name}.fields.{name}", np.int32)
-        add_whose(file, named)
+        add_instance_arrays(file, named)
 
     def write(self, rows: Rows) -> None:
         """Append the rows to the arrays."""
@@ -336,7 +336,7 @@ class _Arrays:
             for name in output.numbers:
                 numbers = whole_numbers(column.fields[name])
                 put(f"{output.name}.fields.{name}", _whole(output, column, numbers))
-        put_whose(self._file, self._named, rows.lines, [error != "" for error in rows.errors], rows.ids)
+        put_instances(self._file, self._named, rows.lines, [error != "" for error in rows.errors], rows.ids)
 
 
 def whole_numbers(values: Iterable[int | None]) -> NDArray[np.int32]:
@@ -344,7 +344,7 @@ def whole_numbers(values: Iterable[int | None]) -> NDArray[np.int32]:
     return np.array([-1 if value is None else value for value in values], np.int32)
 
 
-def add_whose(file: ArrayFile, named: bool) -> None:
+def add_instance_arrays(file: ArrayFile, named: bool) -> None:
     """The arrays that say of each instance on which line it is, whether it was left out, and its id: a text
     where they are `named`.
     """
@@ -355,7 +355,7 @@ def add_whose(file: ArrayFile, named: bool) -> None:
         file.add("instance.id.offsets", np.int64, ends=True)
 
 
-def put_whose(
+def put_instances(
     file: ArrayFile, named: bool, lines: NDArray[np.int32], bad: Sequence[bool], ids: Sequence[str | int]
 ) -> None:
     """Append instances to these arrays. Errors: AbwError."""

@@ -1,4 +1,4 @@
-"""The parts of an output: files that are there whole or not at all, each with a note that says whose it is.
+"""The parts of an output: files that are there whole or not at all, each with a note about the run it is of.
 
 The parts of `out.jsonl` lie in `out.jsonl.parts/`: `part-00003-of-00008.jsonl`, what that section of the data
 gave (of arrays always `.npz`), and beside it `part-00003-of-00008.json`, the note. A part counts once its
@@ -30,7 +30,7 @@ from abw.core.store.outputs import ARRAYS, LINES, writes_lines
 SCHEMA_VERSION = 2
 
 # What an output depends on, as JSON: parts of which it is the same belong together.
-Whose = Mapping[str, Any]
+RunKey = Mapping[str, Any]
 
 _NAME = re.compile(r"part-(\d{5,})-of-(\d{5,})\.json")
 
@@ -73,7 +73,7 @@ def folder_of(output: Path) -> Path:
 
 
 @contextmanager
-def writing_part(part: Part, whose: Whose, section: Section) -> Iterator[Draft]:
+def writing_part(part: Part, run_key: RunKey, section: Section) -> Iterator[Draft]:
     """A part to write; it is there, with its note, when the block ends well, else not at all.
 
     Several processes that write the same part at the same time do no harm. Errors: AbwError.
@@ -87,7 +87,7 @@ def writing_part(part: Part, whose: Whose, section: Section) -> Iterator[Draft]:
         yield draft
         about = {
             "schema_version": SCHEMA_VERSION,
-            "whose": whose,
+            "whose": run_key,
             "section": asdict(section),
             "instances": draft.instances,
             "skipped": draft.skipped,
@@ -111,22 +111,22 @@ def writers(part: Part) -> list[str]:
     return [f"process {pid} on {host}" for host, _, pid in (name.rpartition("-") for name in names)]
 
 
-def is_done(part: Part, whose: Whose) -> bool:
+def is_done(part: Part, run_key: RunKey) -> bool:
     """Whether a part is there, whole. Errors: AbwError where it is another run's."""
     if not part.note.is_file():
         return False
     note = _read(part)
-    _require_same(part, note["whose"], whose)
+    _require_same(part, note["whose"], run_key)
     return _damage(part, note) == ""
 
 
-def refuse_others(output: Path, whose: Whose, parts: int) -> None:
+def refuse_others(output: Path, run_key: RunKey, parts: int) -> None:
     """Raise AbwError where the folder of an output's parts holds one of another run, or of other sections."""
     for part in found(output):
         if part.parts != parts:
             message = f"{folder_of(output)} holds {part}, and this run has {parts} parts"
             raise AbwError(message, hint=_ANOTHER.format(folder_of(output)))
-        _require_same(part, _read(part)["whose"], whose)
+        _require_same(part, _read(part)["whose"], run_key)
 
 
 _ANOTHER = "remove that folder (rm -r {}), or name another output"
@@ -142,11 +142,11 @@ def found(output: Path) -> list[Part]:
     )
 
 
-def join(output: Path, whose: Whose | None = None) -> dict[str, Any]:
+def join(output: Path, run_key: RunKey | None = None) -> dict[str, Any]:
     """Put the parts of an output together, in their order, byte for byte what one run of all writes.
 
     Returns how many `parts`, `instances` and `skipped` there are. Errors: AbwError that names the parts which
-    are missing, damaged, or of another run (than `whose`, or the first part).
+    are missing, damaged, or of another run (than `run_key`, or the first part).
     """
     there = found(output)
     if not there:
@@ -161,7 +161,7 @@ def join(output: Path, whose: Whose | None = None) -> dict[str, Any]:
         raise AbwError(f"{_named(missing)} missing from {folder_of(output)}", hint=hint)
     notes = [_read(part) for part in parts]
     for part, note in zip(parts, notes, strict=True):
-        _require_same(part, note["whose"], whose or notes[0]["whose"])
+        _require_same(part, note["whose"], run_key or notes[0]["whose"])
     if damaged := [part for part, note in zip(parts, notes, strict=True) if _damage(part, note)]:
         hint = f"write it again: abw run SPEC --shard {damaged[0].number}/{len(parts)} --output {output}"
         why = _damage(damaged[0], notes[damaged[0].number - 1])
@@ -205,12 +205,12 @@ def _damage(part: Part, note: Mapping[str, Any]) -> str:
     return "" if same else f"{part.path} holds other bytes than were written"
 
 
-def _require_same(part: Part, whose: Whose, wanted: Whose) -> None:
+def _require_same(part: Part, run_key: RunKey, wanted: RunKey) -> None:
     """Raise AbwError for a part that is another run's, and say what differs."""
-    differs = [key for key in {**wanted, **whose} if whose.get(key) != wanted.get(key)]
+    differs = [key for key in {**wanted, **run_key} if run_key.get(key) != wanted.get(key)]
     if not differs:
         return
-    shown = [f"{key} ({_short(whose.get(key))}, not {_short(wanted.get(key))})" for key in differs]
+    shown = [f"{key} ({_short(run_key.get(key))}, not {_short(wanted.get(key))})" for key in differs]
     message = f"{part} ({part.path}) is of another run: it differs in {', '.join(shown)}"
     raise AbwError(message, hint=_ANOTHER.format(folder_of(part.output)))
 

@@ -16,7 +16,7 @@ from abw.core.exec.values import single
 from abw.core.ir.model import Model
 from abw.core.ir.training import Loss, Metric, Training
 from abw.core.run.minibatches import MiniBatch
-from abw.core.train.metrics import OwnMetric, Score
+from abw.core.train.metrics import Score, UserMetric
 from abw.core.train.targets import Targets, counted, loss_of, names_of, targets_of, training_of
 
 # All mini-batches of the instances, each with what an executor made of it.
@@ -35,7 +35,7 @@ class Judge:
     instances: Instances
     targets: tuple[Targets, ...]
     over: tuple[NDArray[np.bool_], ...]
-    own: Mapping[str, OwnMetric] = field(default_factory=dict)
+    own: Mapping[str, UserMetric] = field(default_factory=dict)
 
     def row(self, results: Results) -> dict[str, float]:
         """The metrics by name, those of the section `train` first; NaN where nothing tells one.
@@ -101,7 +101,7 @@ class Judge:
             first = last
 
 
-def judge_of(model: Model, instances: Instances, own: Mapping[str, OwnMetric] | None = None) -> Judge:
+def judge_of(model: Model, instances: Instances, own: Mapping[str, UserMetric] | None = None) -> Judge:
     """Find what is wanted of a model on some instances. Errors: SpecError."""
     training = training_of(model)
     for metric in training.metrics:

@@ -31,7 +31,7 @@ from abw.core.store.trainings import BEST
 from abw.core.train.checkpoint import SPEED, Position, load_checkpoint, named, save_checkpoint
 from abw.core.train.evaluate import better, judge_of
 from abw.core.train.learner import Found, Learner, NotFiniteError
-from abw.core.train.metrics import OwnMetric
+from abw.core.train.metrics import UserMetric
 from abw.core.train.optimizers import rate_at
 from abw.core.train.targets import Targets, require
 
@@ -58,7 +58,7 @@ class Steps(Protocol):
         ...
 
 
-class Alone:
+class LocalSteps:
     """Steps of one process: instances with their targets, in the order of the epoch that is asked for."""
 
     def __init__(self, learner: Learner, instances: Instances) -> None:
@@ -101,7 +101,7 @@ class Alone:
 
 # Makes steps of many processes: of the steps of this one, what a training was begun with (`training.json`),
 # its folder, and the number of processes. Errors: AbwError.
-Engine = Callable[[Alone, Mapping[str, Any], Path, int, Progress], AbstractContextManager[Steps]]
+Engine = Callable[[LocalSteps, Mapping[str, Any], Path, int, Progress], AbstractContextManager[Steps]]
 
 
 # From an executor of the model, with the present weights, to its metrics on the dev data.
@@ -243,7 +243,7 @@ def restored(learner: Learner, path: Path) -> Position:
     return position
 
 
-def open_dev(learner: Learner, instances: Instances, own: Mapping[str, OwnMetric] | None = None) -> Dev:
+def open_dev(learner: Learner, instances: Instances, own: Mapping[str, UserMetric] | None = None) -> Dev:
     """Bring dev data together with the model. Errors: SpecError, DataError."""
     judge = judge_of(learner.model, instances, own)
     workload = open_workload(learner.model, instances, learner.passes.networks)

@@ -18,7 +18,7 @@ from abw.core.store.trainings import NO_METRICS
 Parts = Mapping[str, Sequence[NDArray[Any]]]
 # From the values (m, k) of the outputs that have losses, and what they should be, to a number. Targets are
 # classes (m,) or values (m, k); of a vertex without one -1 or NaN.
-OwnMetric = Callable[[Parts, Parts], float]
+UserMetric = Callable[[Parts, Parts], float]
 
 # First position, one past the last, label.
 Span = tuple[int, int, str]
@@ -88,13 +88,13 @@ def spans(tags: Sequence[str]) -> set[Span]:
 HINT = "a metric of your own is named module:function or file.py:function"
 
 
-def own_metrics(names: Iterable[str]) -> dict[str, OwnMetric]:
+def user_metrics(names: Iterable[str]) -> dict[str, UserMetric]:
     """Metrics of one's own, by the functions' names. Their code is run.
 
     What they raise becomes an AbwError with the place in its file. Errors: AbwError where there is no such
     file, module or function, and for two of one name.
     """
-    found: dict[str, OwnMetric] = {}
+    found: dict[str, UserMetric] = {}
     for name in names:
         where, _, function = name.rpartition(":")
         if not where or not function:
@@ -110,7 +110,7 @@ def own_metrics(names: Iterable[str]) -> dict[str, OwnMetric]:
     return found
 
 
-def _placed(name: str, metric: OwnMetric) -> OwnMetric:
+def _placed(name: str, metric: UserMetric) -> UserMetric:
     def told(outputs: Parts, targets: Parts) -> float:
         with placed(name, __file__):
             return metric(outputs, targets)
@@ -118,7 +118,7 @@ def _placed(name: str, metric: OwnMetric) -> OwnMetric:
     return told
 
 
-def refuse_own(own: Mapping[str, OwnMetric], training: Training, *, dev: bool) -> None:
+def refuse_metric_names(own: Mapping[str, UserMetric], training: Training, *, dev: bool) -> None:
     """Refuse metrics of names that are taken, and without dev data to tell them by. Errors: AbwError."""
     taken = {*NO_METRICS, *(metric.name for metric in training.metrics)} & own.keys()
     if taken:

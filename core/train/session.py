@@ -33,8 +33,8 @@ from abw.core.store.trainings import ABOUT, BEST, CURVE, SCHEMA_VERSION, find_tr
 from abw.core.train.checkpoint import Position
 from abw.core.train.initial import initialise, vocabularies
 from abw.core.train.learner import Learner
-from abw.core.train.loop import CHECKPOINT, Alone, Engine, Loop, Row, Steps, open_dev, restored
-from abw.core.train.metrics import OwnMetric, own_metrics, refuse_own
+from abw.core.train.loop import CHECKPOINT, Engine, LocalSteps, Loop, Row, Steps, open_dev, restored
+from abw.core.train.metrics import UserMetric, refuse_metric_names, user_metrics
 from abw.core.train.optimizers import STATES
 from abw.core.train.targets import training_of
 from abw.core.train.teacher import Teacher, finished_model
@@ -44,7 +44,7 @@ from abw.core.train.teacher import Teacher, finished_model
 class TrainOptions:
     """How to train: what `abw train`'s flags say. None: what the spec says.
 
-    `every`: seconds between checkpoints inside an epoch. `metrics`: those of one's own (`own_metrics`).
+    `every`: seconds between checkpoints inside an epoch. `metrics`: those of one's own (`user_metrics`).
     `workers`: so many processes compute gradients, by an engine (`abw.core.train.steps.Engine`); 0: this one.
     """
 
@@ -67,7 +67,7 @@ class Begun:
     instances: Instances
     dev: Instances | None
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    own: dict[str, OwnMetric] = field(default_factory=dict)
+    own: dict[str, UserMetric] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:
     """
     opened = open_training(spec, overrides, options)
     model, networks, training = opened.model, opened.networks, training_of(opened.model)
-    own = own_metrics(options.metrics)
-    refuse_own(own, training, dev=opened.dev is not None)
+    own = user_metrics(options.metrics)
+    refuse_metric_names(own, training, dev=opened.dev is not None)
     kept = STATES[training.optimizer.name]
     # packed for both passes, with a gradient of all parameters
     require_weights(model, (4 + kept, 2 + kept), " with gradients and what the optimiser keeps")
@@ -234,7 +234,7 @@ def _run(
 ) -> dict[str, Any]:
     learner, count = begun.learner, len(begun.instances)
     dev = open_dev(learner, begun.dev, begun.own) if begun.dev is not None else None
-    alone = Alone(learner, begun.instances)
+    local = LocalSteps(learner, begun.instances)
 
     def keep() -> None:
         curve = {"best_epoch": position.best_epoch + 1, "rows": position.curve}
@@ -245,12 +245,12 @@ def _run(
         told(row)
 
     keep()  # where training was killed it may lack an epoch that the checkpoint has
-    steps: AbstractContextManager[Steps] = nullcontext(alone)
+    steps: AbstractContextManager[Steps] = nullcontext(local)
     if options.workers and engine is None:
         said = f"training {number_of(folder)} has {options.workers} workers, and nothing that starts them"
         raise AbwError(said)
     if options.workers and engine is not None:
-        steps = engine(alone, about, folder, options.workers, progress)
+        steps = engine(local, about, folder, options.workers, progress)
     with steps as taken:
         every = options.every
         Loop(learner, taken, count, dev, folder, begun.words, position, every).run(progress, noted)

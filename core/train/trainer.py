@@ -17,12 +17,12 @@ from abw.core.run.workload import Workload
 from abw.core.store.folders import require_writable
 from abw.core.train.checkpoint import Position, named, save_checkpoint
 from abw.core.train.learner import Found, Learner
-from abw.core.train.loop import CHECKPOINT, Alone, Loop, Row, open_dev, restored
-from abw.core.train.metrics import OwnMetric, refuse_own
+from abw.core.train.loop import CHECKPOINT, LocalSteps, Loop, Row, open_dev, restored
+from abw.core.train.metrics import UserMetric, refuse_metric_names
 
 Floats = NDArray[np.float32]
 # From outputs by name (m, *shape), instance after instance, to a loss and its gradients by them.
-OwnLoss = Callable[[Mapping[str, Floats]], tuple[float, Mapping[str, Floats]]]
+UserLoss = Callable[[Mapping[str, Floats]], tuple[float, Mapping[str, Floats]]]
 
 
 class Trainer:
@@ -51,7 +51,7 @@ class Trainer:
         """Parameters were written: use them from now on."""
         self.learner.passes.changed()
 
-    def step(self, instances: object, loss: OwnLoss | None = None) -> float:
+    def step(self, instances: object, loss: UserLoss | None = None) -> float:
         """Take a step on some instances; the loss before it, divided as the section `train` says.
 
         Errors: as `LoadedModel`'s calls, and AbwError where the loss is not finite.
@@ -61,7 +61,7 @@ class Trainer:
         return found.loss / divisor
 
     def gradient(
-        self, instances: object, loss: OwnLoss | None = None, *, dropout: bool = False
+        self, instances: object, loss: UserLoss | None = None, *, dropout: bool = False
     ) -> tuple[float, Floats]:
         """The loss of some instances, and its gradient as a vector like `flat`.
 
@@ -86,7 +86,7 @@ class Trainer:
         dev: object = None,
         *,
         epochs: int | None = None,
-        metrics: Mapping[str, OwnMetric] | None = None,
+        metrics: Mapping[str, UserMetric] | None = None,
         on_step: Callable[[Row], object] = lambda _: None,
         on_epoch: Callable[[Row], object] = lambda _: None,
         folder: str | Path | None = None,
@@ -103,7 +103,7 @@ class Trainer:
         Errors: as `step`, and AbwError for a metric whose name is taken, or that gives no number.
         """
         learner, own = self.learner, dict(metrics or {})
-        refuse_own(own, learner.training, dev=dev is not None)
+        refuse_metric_names(own, learner.training, dev=dev is not None)
         given = self._workload(instances).instances
         held_out = open_dev(learner, self._workload(dev).instances, own) if dev is not None else None
         position, path = Position(), Path(folder) if folder is not None else None
@@ -114,7 +114,7 @@ class Trainer:
         usual = learner.training
         learner.training = replace(usual, epochs=epochs or usual.epochs)
         try:
-            steps, words = Alone(learner, given), self._words()
+            steps, words = LocalSteps(learner, given), self._words()
             loop = Loop(learner, steps, len(given), held_out, path, words, position, stepped=on_step)
             loop.run(Quiet(), on_epoch)
         finally:
@@ -135,7 +135,7 @@ class Trainer:
             if [row for row, _ in found] == list(range(len(found)))
         }
 
-    def _found(self, instances: object, loss: OwnLoss | None, epoch: int | None) -> tuple[Found, int]:
+    def _found(self, instances: object, loss: UserLoss | None, epoch: int | None) -> tuple[Found, int]:
         """What a step finds, and what its loss is divided by; by an `epoch` words and values are left out."""
         learner, workload = self.learner, self._workload(instances)
         count = len(workload.instances)

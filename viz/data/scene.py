@@ -33,7 +33,7 @@ from abw.core.store.checked import read_outputs
 from abw.core.store.history import load_history
 from abw.core.store.runs import OUTPUTS, POLICY, StoredRun, in_range, load_batch, policy_name
 from abw.core.tools.opened import open_batch
-from abw.viz.data.again import open_again
+from abw.viz.data.reopened import reopen
 from abw.viz.data.vertices import Origin
 
 Ints = NDArray[np.int32]
@@ -113,8 +113,8 @@ def scene_of_run(
     own = policy_name(report)
     others = [own, *against] if by else against
     known = {own: schedule}
-    again = open_again(run, number, dag, allow_outside)
-    spec, graph, origin = again.model, again.graph, again.origin
+    reopened = reopen(run, number, dag, allow_outside)
+    spec, graph, origin = reopened.model, reopened.graph, reopened.origin
     growth = _growth(run, number, spec if graph else None, dag)
     at_random = growth is not None and growth.by_scores and not report.get("weights")
     return Scene(
@@ -137,7 +137,7 @@ def scene_of_run(
         origin=origin if graph and np.array_equal(graph.vertex, vertex) else None,
         times=load_times(run.path, number, schedule) if by in (None, own) else None,
         report=report,
-        missing=again.why,
+        missing=reopened.why,
     )
 
 

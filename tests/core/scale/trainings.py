@@ -20,7 +20,7 @@ from abw.core.scale.team import Team
 from abw.core.spec.load import Overrides
 from abw.core.store.trainings import BEST
 from abw.core.train import session
-from abw.core.train.loop import CHECKPOINT, Alone, Engine
+from abw.core.train.loop import CHECKPOINT, Engine, LocalSteps
 from abw.core.train.session import TrainOptions
 from tests.core.train.models import spec_of
 
@@ -96,7 +96,7 @@ def here(then: Shared = lambda _: None) -> Engine:
 
     @contextmanager
     def engine(
-        alone: Alone, about: Mapping[str, Any], folder: Path, workers: int, progress: Progress
+        alone: LocalSteps, about: Mapping[str, Any], folder: Path, workers: int, progress: Progress
     ) -> Iterator[Team]:
         begun = Begun(about, folder.absolute(), home().absolute(), Path.cwd())
         yield Team(Here(then), Cluster(), alone, begun, workers, progress)

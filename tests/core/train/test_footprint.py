@@ -24,7 +24,7 @@ from abw.core.train.footprint import (
     largest_of,
     largest_passes,
 )
-from abw.core.train.loop import Alone
+from abw.core.train.loop import LocalSteps
 from abw.core.train.session import Opened, TrainOptions, begin, open_training
 from tests.core.train.models import TRAINS, spec_of
 
@@ -51,7 +51,7 @@ def forecast(name: str, folder: Path, *sizes: int, optimizer: str = "") -> Train
 def test_parts_are_what_a_training_holds(name: str, tmp_path: Path) -> None:
     overrides = Overrides({"hidden": 12}, batch=5, limit=24, allow_outside=True)
     begun = begin(spec_of(name, SPECS[name], tmp_path), overrides, OPTIONS)
-    learner, steps = begun.learner, Alone(begun.learner, begun.instances)
+    learner, steps = begun.learner, LocalSteps(begun.learner, begun.instances)
     for epoch in range(OPTIONS.epochs or 0):
         for found in steps.gradients(epoch, 0):
             steps.apply(found.gradient, 1.0)
@@ -89,7 +89,7 @@ def test_graphs_and_plans_are_what_they_take(name: str, tmp_path: Path) -> None:
 def test_the_largest_mini_batch_of_all_epochs(batch: int, tmp_path: Path) -> None:
     overrides = Overrides({"hidden": 4}, batch=batch, limit=24, allow_outside=True)
     begun = begin(spec_of("sst", "", tmp_path), overrides, OPTIONS)
-    steps, most = Alone(begun.learner, begun.instances), 0
+    steps, most = LocalSteps(begun.learner, begun.instances), 0
     for epoch in range(4):
         start = steps.opened(epoch)[0].instances.start
         most = max(most, *(int(start[min(24, at + batch)] - start[at]) for at in range(0, 24, batch)))

@@ -11,7 +11,7 @@ import pytest
 
 from abw.core.ir.training import OPTIMIZERS, Optimizer, OptimizerName
 from abw.core.train.learner import Learner
-from abw.core.train.loop import Alone
+from abw.core.train.loop import LocalSteps
 from abw.core.train.optimizers import Stepper
 from tests.core.train.models import TRAINS, Opened, opened, spec_of
 
@@ -26,7 +26,7 @@ def several(spec: Path, threads: int) -> Opened:
 def epoch(made: Opened) -> bytes:
     """The weights after two epochs."""
     learner = made.learner
-    steps = Alone(learner, made.instances)
+    steps = LocalSteps(learner, made.instances)
     for number in range(2):
         for found in steps.gradients(number, first=number):
             steps.apply(found.gradient, 1.0)
@@ -61,7 +61,7 @@ def test_a_mini_batch_is_planned_while_gradients_are_summed(
 
     monkeypatch.setattr(Learner, "lesson", planned)
     monkeypatch.setattr(Learner, "found", computed)
-    count = sum(1 for _ in Alone(made.learner, made.instances).gradients(0, 0))
+    count = sum(1 for _ in LocalSteps(made.learner, made.instances).gradients(0, 0))
     assert count > 2
     assert events == ["plan", *["begin", "plan", "end"] * (count - 1), "begin", "end"]
 
@@ -77,7 +77,7 @@ def test_an_error_of_planning_comes_in_its_place(tmp_path: Path, monkeypatch: py
         return lesson(learner, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Learner, "lesson", broken)
-    gradients = Alone(made.learner, made.instances).gradients(0, 0)
+    gradients = LocalSteps(made.learner, made.instances).gradients(0, 0)
     assert np.isfinite(next(gradients).loss)
     with pytest.raises(ValueError, match="broken"):
         next(gradients)

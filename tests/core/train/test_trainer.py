@@ -13,7 +13,7 @@ from abw.core.base.errors import AbwError
 from abw.core.data.tensors import read_tensors
 from abw.core.spec.load import Overrides
 from abw.core.train.check import check_gradients
-from abw.core.train.metrics import OwnMetric, Parts
+from abw.core.train.metrics import Parts, UserMetric
 from abw.core.train.session import TrainOptions
 from tests.core.train.models import ROOT, spec_of
 
@@ -184,7 +184,7 @@ def test_with_a_folder_fit_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_metrics_are_told(
-    metrics: dict[str, OwnMetric], dev: object, message: str, model: LoadedModel
+    metrics: dict[str, UserMetric], dev: object, message: str, model: LoadedModel
 ) -> None:
     with pytest.raises(AbwError, match=message):
         model.trainer().fit(TREES, dev, epochs=1, metrics=metrics)

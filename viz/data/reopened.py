@@ -19,7 +19,7 @@ from abw.viz.data.vertices import Origin
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Reopened:
     """A run's model and the graph of a mini-batch with its instances; None where these cannot be had again.
 
     `why` says the reason then, in words that follow a colon.
@@ -31,13 +31,13 @@ class Again:
     why: str = ""
 
 
-def open_again(run: StoredRun, number: int, dag: Dag, allow_outside: bool = False) -> Again:
+def reopen(run: StoredRun, number: int, dag: Dag, allow_outside: bool = False) -> Reopened:
     """Mini-batch `number` of a run, whose `dag` is the one it kept. Reads model, data and weights."""
     model = None
     try:
         model = model_of_run(run, allow_outside)
         if changed := _changed_weights(run):
-            return Again(model, why=changed)
+            return Reopened(model, why=changed)
         passes = run.report.get("passes", ())
         workload = load_workload(
             model,
@@ -51,15 +51,15 @@ def open_again(run: StoredRun, number: int, dag: Dag, allow_outside: bool = Fals
             first, last = windows[number]
             graph = workload.graph(first, last)
             if np.array_equal(workload.networks.seen(graph).type, dag.type):
-                return Again(model, graph, Origin(workload.instances, first, last))
+                return Reopened(model, graph, Origin(workload.instances, first, last))
     except OSError as error:
-        return Again(model, why=from_system(error).message)
+        return Reopened(model, why=from_system(error).message)
     except SpecError as error:
         found = error.problems[0]
-        return Again(model, why=f"{found.where}: {found.message}" if found.where else found.message)
+        return Reopened(model, why=f"{found.where}: {found.message}" if found.where else found.message)
     except AbwError as error:
-        return Again(model, why=error.message)
-    return Again(model, why=_changed_graph(run, model))
+        return Reopened(model, why=error.message)
+    return Reopened(model, why=_changed_graph(run, model))
 
 
 def model_of_run(run: StoredRun, allow_outside: bool = False) -> Model:
