@@ -112,7 +112,7 @@ class _Kind:
     """The n vertices of a kind: the instance of each, and its place among all vertices (n,)."""
 
     instance: NDArray[np.int64]
-    place: Ints
+    position: Ints
 
 
 def _from_arrays(
@@ -146,9 +146,9 @@ def _from_arrays(
     kind = np.zeros(int(start[-1]), np.uint8)
     for k, (name, owner) in enumerate(owners.items()):
         first = np.cumsum(each[:, k]) - each[:, k]
-        place = (begin[:, k] - first)[owner] + np.arange(len(owner))
-        kinds[name] = _Kind(owner, place.astype(np.int32))
-        kind[place] = 1 + k
+        position = (begin[:, k] - first)[owner] + np.arange(len(owner))
+        kinds[name] = _Kind(owner, position.astype(np.int32))
+        kind[position] = 1 + k
     ends = {**kinds, "instance": _Kind(np.arange(count), start[:-1].astype(np.int32))}
     made_links = {name: _link(name, given, ends, len(kind)) for name, given in links.items()}
     fields, values, vocabulary, schemas = _fields(columns, kinds, len(kind))
@@ -210,16 +210,16 @@ def _link(
             message = f"link '{name}' is {index.dtype} {list(index.shape)}, not whole numbers (2, E)"
             raise AbwError(message, hint=_ROWS)
         for side, kind in zip(index, (source, target), strict=True):
-            wrong = np.flatnonzero((side < 0) | (side >= len(kinds[kind].place)))
+            wrong = np.flatnonzero((side < 0) | (side >= len(kinds[kind].position)))
             if len(wrong):
                 message = (
                     f"link '{name}', edge {wrong[0]}: there is no vertex {side[wrong[0]]} of kind '{kind}'"
                 )
-                raise AbwError(message, hint=f"they are 0 to {len(kinds[kind].place) - 1}")
+                raise AbwError(message, hint=f"they are 0 to {len(kinds[kind].position) - 1}")
         across = np.flatnonzero(kinds[source].instance[index[0]] != kinds[target].instance[index[1]])
         if len(across):
             raise AbwError(f"link '{name}', edge {across[0]} leads from one instance to another")
-        ends.append((kinds[source].place[index[0]], kinds[target].place[index[1]]))
+        ends.append((kinds[source].position[index[0]], kinds[target].position[index[1]]))
         sources.add(source)
         targets.add(target)
     vertices, reached = (np.concatenate(side) for side in zip(*ends, strict=True))
@@ -258,31 +258,31 @@ def _fields(
             given = zip(have, parts, strict=True)
             shown = ", ".join(f"{part.dtype} {list(part.shape)} of {kind}" for kind, part in given)
             raise AbwError(f"field '{name}' is not of one type and size: {shown}", hint=_SHAPES)
-        place = np.concatenate([kinds[kind].place for kind in have])
+        position = np.concatenate([kinds[kind].position for kind in have])
         array = np.concatenate(parts)
         if text == {True}:
             words, number = np.unique(array.astype(str), return_inverse=True)
             vocabulary[name] = words.tolist()
-            fields[name] = _spread(place, number, count)
+            fields[name] = _spread(position, number, count)
             schemas[name] = FieldSchema(frozenset(have), True)
         elif (
             array.ndim == 1
             and array.dtype.kind in "iub"
             and _LARGEST >= array.max(initial=0) >= array.min(initial=0) >= 0
         ):
-            fields[name] = _spread(place, array, count)
+            fields[name] = _spread(position, array, count)
             schemas[name] = FieldSchema(frozenset(have))
         else:
             rows = _floats(name, array, have, columns)
-            order = np.argsort(place, kind="stable") if len(have) > 1 else slice(None)
-            values[name] = Values(place[order], rows[order])
+            order = np.argsort(position, kind="stable") if len(have) > 1 else slice(None)
+            values[name] = Values(position[order], rows[order])
             schemas[name] = FieldSchema(frozenset(have), False, f"{array.dtype}s", rows.shape[1])
     return fields, values, vocabulary, schemas
 
 
-def _spread(place: Ints, numbers: NDArray[Any], count: int) -> Ints:
+def _spread(position: Ints, numbers: NDArray[Any], count: int) -> Ints:
     field = np.full(count, -1, np.int32)
-    field[place] = numbers
+    field[position] = numbers
     return field
 
 

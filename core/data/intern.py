@@ -139,6 +139,6 @@ def _same(eights: Eights, begin: int, end: int, other: int, other_end: int) -> b
     """Whether two long words are equal."""
     same = end - begin == other_end - other
     for at in range(begin, end if same else begin, EIGHT):
-        place = min(at, end - EIGHT)
-        same &= eights[place] == eights[place - begin + other]
+        offset = min(at, end - EIGHT)
+        same &= eights[offset] == eights[offset - begin + other]
     return same

@@ -20,7 +20,7 @@ _FORM = "arrays are called KIND.FIELD, atom.position: a number or a vector a ver
 
 
 @dataclass(slots=True)
-class Beside:
+class Sidecar:
     """The arrays `rows[field][kind]` (n, size) of a file; of each kind so many rows are `used`."""
 
     path: Path
@@ -84,7 +84,7 @@ class Beside:
         return Values(vertex, rows)
 
 
-def open_beside(data: Path, suffix: str) -> Beside:
+def open_sidecar(data: Path, suffix: str) -> Sidecar:
     """The arrays of the file beside a data file. Errors: AbwError. Memory: all of them, as float32."""
     path = data.with_suffix(suffix)
     rows: dict[str, dict[str, NDArray[Any]]] = {}
@@ -99,7 +99,7 @@ def open_beside(data: Path, suffix: str) -> Beside:
         if len({part.shape[1] for part in parts.values()}) > 1:
             shown = ", ".join(f"{part.shape[1]} of {kind}" for kind, part in parts.items())
             raise AbwError(f"{path}: field '{called}' has several sizes: {shown}", hint="one field, one size")
-    return Beside(path, rows)
+    return Sidecar(path, rows)
 
 
 def _size(rows: Mapping[str, NDArray[Any]]) -> int:

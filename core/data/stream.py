@@ -115,8 +115,8 @@ def chunks_by(
             if not skip_bad or not error.spans:
                 feed.fail_at(error)
                 continue
-            told = zip(error.spans, error.problems, strict=True)
-            pending += [Bad(span.start, _said(problem)) for span, problem in told]
+            reported = zip(error.spans, error.problems, strict=True)
+            pending += [Bad(span.start, _said(problem)) for span, problem in reported]
             feed.leave_out(error.spans)
             continue
         if not len(found) and not pending:

@@ -47,7 +47,7 @@ def fuse_network(network: Network) -> Fusion:
         if len({kinds[p] for p in here}) > 1:
             gone -= here
     kept = [t for t in range(len(types)) if t not in gone]
-    number = {t: place for place, t in enumerate(kept)}
+    number = {t: new for new, t in enumerate(kept)}
 
     def fused(slot: Slot) -> Slot:
         inside = [(p, o) for p, o in slot.producers if p in gone]
@@ -86,11 +86,11 @@ def fuse(graph: Graph, fusion: Fusion) -> Graph:
     type_ptr = np.concatenate([np.zeros(1), np.cumsum(counts[left])]).astype(np.int32)
     operand_ptr, operand = np.zeros(type_ptr[-1] + 1, np.int32), np.empty(sizes[left].sum(), np.int32)
     list_ptr, list_operand = np.zeros(lists + 1, np.int32), np.empty(sizes[fusion.gone].sum(), np.int32)
-    place = np.empty(len(graph), np.int32)
-    _places(graph.type_ptr, fusion.gone, slots, width, place)
+    renamed = np.empty(len(graph), np.int32)
+    _places(graph.type_ptr, fusion.gone, slots, width, renamed)
     _operands(
         (graph.type_ptr, fusion.gone, slots, graph.operand_ptr, graph.operand),
-        place,
+        renamed,
         width,
         (operand_ptr, operand, list_ptr, list_operand),
     )
@@ -101,13 +101,13 @@ def fuse(graph: Graph, fusion: Fusion) -> Graph:
         return build_dag(names, type_of, source, target).edges
 
     type_of = np.repeat(np.arange(len(type_ptr) - 1, dtype=np.int32), counts[left])
-    stays = place >= 0
+    stays = renamed >= 0
     return Graph(
         fusion.network,
         type_ptr,
         graph.vertex[stays],
         graph.instance[stays],
-        tuple(replace(r, reference=_renamed(r.reference, place, width)) for r in graph.results),
+        tuple(replace(r, reference=_renamed(r.reference, renamed, width)) for r in graph.results),
         graph.instances,
         Dag(names, type_of, find, fusion.order),
         operand_ptr,
@@ -119,44 +119,44 @@ def fuse(graph: Graph, fusion: Fusion) -> Graph:
 
 
 @njit
-def _places(type_ptr: Ints, gone: NDArray[np.bool_], slots: Ints, width: int, place: Ints) -> None:
+def _places(type_ptr: Ints, gone: NDArray[np.bool_], slots: Ints, width: int, renamed: Ints) -> None:
     """What stands for output 0 of each node: a reference; if that is a list's, output o's is o below it."""
     kept, lists = 0, 0
     for t in range(len(slots)):
         for v in range(type_ptr[t], type_ptr[t + 1]):
             if gone[t]:
-                place[v] = LISTED - lists
+                renamed[v] = LISTED - lists
                 lists += slots[t]
             else:
-                place[v] = kept * width
+                renamed[v] = kept * width
                 kept += 1
 
 
-def _renamed(references: Ints, place: Ints, width: int) -> Ints:
+def _renamed(references: Ints, renamed: Ints, width: int) -> Ints:
     out = np.empty_like(references)
-    _rename_all(references, place, width, out)
+    _rename_all(references, renamed, width, out)
     return out
 
 
 @njit
-def _rename_all(references: Ints, place: Ints, width: int, out: Ints) -> None:
+def _rename_all(references: Ints, renamed: Ints, width: int, out: Ints) -> None:
     for i in range(len(references)):
-        out[i] = _rename(references[i], place, width)
+        out[i] = _rename(references[i], renamed, width)
 
 
 @inner
-def _rename(reference: int, place: Ints, width: int) -> int:
+def _rename(reference: int, renamed: Ints, width: int) -> int:
     if reference < 0:
         return reference
     node = np.uint32(reference) // np.uint32(width)
     output = reference - np.int64(node) * width
-    return int(place[node] + (output if place[node] >= 0 else -output))
+    return int(renamed[node] + (output if renamed[node] >= 0 else -output))
 
 
 @njit
 def _operands(
     graph: tuple[Ints, NDArray[np.bool_], Ints, Ints, Ints],
-    place: Ints,
+    renamed: Ints,
     width: int,
     made: tuple[Ints, Ints, Ints, Ints],
 ) -> None:
@@ -174,11 +174,11 @@ def _operands(
                     list_ptr[lists + 1] = list_ptr[lists] + np.int64(links)
                     lists += 1
                 for j in range(begin, end):
-                    list_operand[listed] = _rename(operand[j], place, width)
+                    list_operand[listed] = _rename(operand[j], renamed, width)
                     listed += 1
             else:
                 for j in range(begin, end):
-                    new_operand[filled] = _rename(operand[j], place, width)
+                    new_operand[filled] = _rename(operand[j], renamed, width)
                     filled += 1
                 kept += 1
                 new_ptr[kept] = filled

@@ -39,7 +39,7 @@ def _cut(
     batch_ptr: Ints,
     batch_nodes: Ints,
     type: Ints,
-    place: NDArray[np.int64],
+    offset: NDArray[np.int64],
     nodes: Ints,
     of_batch: Ints,
     ptr: Ints,
@@ -48,13 +48,13 @@ def _cut(
     count = 0
     for b in range(len(batch_ptr) - 1):
         first, last = batch_ptr[b], batch_ptr[b + 1]
-        place[:] = 0
+        offset[:] = 0
         for i in range(first, last):
-            place[type[batch_nodes[i]]] += 1
+            offset[type[batch_nodes[i]]] += 1
         begin = np.int64(first)
-        for t in range(len(place)):
-            rows = place[t]
-            place[t] = begin
+        for t in range(len(offset)):
+            rows = offset[t]
+            offset[t] = begin
             begin += rows
             if rows:
                 of_batch[count] = t
@@ -62,7 +62,7 @@ def _cut(
                 ptr[count] = begin
         for i in range(first, last):
             t = type[batch_nodes[i]]
-            nodes[place[t]] = batch_nodes[i]
-            place[t] += 1
+            nodes[offset[t]] = batch_nodes[i]
+            offset[t] += 1
         launch_ptr[b + 1] = count
     return count

@@ -275,10 +275,10 @@ class _Loader:
         batch, limit, seed, frequency = map(entries.integer, ("batch", "limit", "seed", "frequency"))
         tokens = self._tokens(entries.text("tokens"))
         beside = entries.word("beside", hint=f"one of: {', '.join(BESIDE)}")
-        for option, whose in _OF_FORMATS.items():
+        for option, owner in _OF_FORMATS.items():
             key = node.key(option)
-            if key and form and form.text != whose:
-                report.add(f"format {form.text} has no {option}", key.where, f"it belongs to format {whose}")
+            if key and form and form.text != owner:
+                report.add(f"format {form.text} has no {option}", key.where, f"it belongs to format {owner}")
         for option, value, least in (
             ("batch", overrides.batch, 1),
             ("limit", overrides.limit, 1),

@@ -52,13 +52,13 @@ def from_networkx(
         return len(columns["instance"]) - 1
 
     for i, graph in enumerate(given):
-        place = {}
+        vertex_of = {}
         for node, attributes in graph.nodes(data=True):
             of = str(attributes.get(kind, "node"))
-            place[node] = of, add(of, i, attributes, f"node {node!r}")
+            vertex_of[node] = of, add(of, i, attributes, f"node {node!r}")
         for a, b, attributes in graph.edges(data=True):
             for source, target in ((a, b),) if graph.is_directed() or a == b else ((a, b), (b, a)):
-                (from_kind, v), (to_kind, w) = place[source], place[target]
+                (from_kind, v), (to_kind, w) = vertex_of[source], vertex_of[target]
                 if edges is None:
                     _refuse_attributes(attributes.keys() - set(ignore))
                     ends.setdefault((link, from_kind, to_kind), []).append((v, w))
@@ -132,12 +132,12 @@ def from_pyg(
     return Instances.from_arrays(vertices, _links({k: np.concatenate(v, axis=1).T for k, v in ends.items()}))
 
 
-def _several(given: Any, told: str, what: str) -> list[Any]:  # noqa: ANN401
-    """One graph, or several, as a list; a graph is what has the attribute `told`. Errors: AbwError."""
-    alone = hasattr(given, told) or isinstance(given, str) or not isinstance(given, Iterable)
+def _several(given: Any, marker: str, what: str) -> list[Any]:  # noqa: ANN401
+    """One graph, or several, as a list; a graph is what has the attribute `marker`. Errors: AbwError."""
+    alone = hasattr(given, marker) or isinstance(given, str) or not isinstance(given, Iterable)
     graphs = [given] if alone else list(given)
     for number, graph in enumerate(graphs):
-        if not hasattr(graph, told):
+        if not hasattr(graph, marker):
             hint = "give one, or a list of them"
             raise AbwError(f"graph {number} is {reprlib.repr(graph)}, not {what}", hint=hint)
     if not graphs:
@@ -183,10 +183,10 @@ def _columns(
     data: Any,  # noqa: ANN401
     store: Mapping[str, Any],
     rows: int,
-    told: str,
+    marker: str,
     ignore: Collection[str],
 ) -> dict[str, Array]:
-    """What has a row a node or edge, as `told` says (`is_node_attr`, `is_edge_attr`).
+    """What has a row a node or edge, as `marker` says (`is_node_attr`, `is_edge_attr`).
 
     What does not say so itself (data of edge types, other objects) has as many rows.
     """
@@ -196,10 +196,10 @@ def _columns(
             continue
         if hasattr(data, "node_types"):
             belongs = True
-        elif hasattr(data, told):
-            belongs = getattr(data, told)(name)
+        elif hasattr(data, marker):
+            belongs = getattr(data, marker)(name)
         else:
-            belongs = name.startswith("edge_") == (told == "is_edge_attr")
+            belongs = name.startswith("edge_") == (marker == "is_edge_attr")
         size = (
             value.shape[0] if getattr(value, "shape", ()) else len(value) if isinstance(value, list) else -1
         )

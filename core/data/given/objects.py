@@ -139,10 +139,10 @@ def _unreadable(texts: list[bytes], taken: Taken, first: DataError) -> dict[int,
                 taken(part)
                 break
             except DataError as error:
-                told = {_number(problem): problem for problem in reversed(error.problems)}
-                if None in told or not any(part[number or 0] for number in told):
+                reported = {_number(problem): problem for problem in reversed(error.problems)}
+                if None in reported or not any(part[number or 0] for number in reported):
                     raise first from None
-                for number, problem in told.items():
+                for number, problem in reported.items():
                     assert number is not None
                     part[number] = b""
                     wrong[begin + number] = DataError([_renamed(problem, begin + number)])

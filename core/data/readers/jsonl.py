@@ -22,7 +22,7 @@ from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import single
 from abw.core.data.readers.jsoncheck import full_lines, line_end, line_of, plainly
 from abw.core.data.readers.jsonscan import TEXT, VECTOR, WHOLE, Columns, scan, texts
-from abw.core.data.sidecar import Beside, open_beside
+from abw.core.data.sidecar import Sidecar, open_sidecar
 from abw.core.ir.formats import COMMON, TAKEN, own_fields, own_links, with_common
 from abw.core.ir.schema import FieldSchema, LinkSchema, Schema
 
@@ -75,9 +75,9 @@ def schema_of_json(path: Path, beside: str = "", *, skip_bad: bool = False) -> S
     return found.schema(path, _checked(path, beside, found) if beside else None)
 
 
-def _checked(path: Path, suffix: str, found: _Found) -> Beside:
+def _checked(path: Path, suffix: str, found: _Found) -> Sidecar:
     """The arrays beside a file, which has been seen to its end."""
-    arrays = open_beside(path, suffix)
+    arrays = open_sidecar(path, suffix)
     arrays.refuse_others(found.vertices)
     return arrays
 
@@ -105,13 +105,13 @@ def read_json(feed: Feed, skip: int, limit: int, schema: Schema | None, beside: 
     return arrays.give(instances)
 
 
-def _beside(feed: Feed, suffix: str) -> Beside:
+def _beside(feed: Feed, suffix: str) -> Sidecar:
     """The arrays beside a feed's file. Errors: AbwError."""
     if feed.size is None:
         hint = "put the fields on the lines, or name a file"
         raise AbwError("beside a pipe there is no file of arrays", hint=hint)
-    if not isinstance(feed.beside, Beside):
-        feed.beside = open_beside(feed.path, suffix)
+    if not isinstance(feed.beside, Sidecar):
+        feed.beside = open_sidecar(feed.path, suffix)
     return feed.beside
 
 
@@ -170,10 +170,10 @@ def _instances(taken: _Taken, schema: Schema, path: Path) -> Instances:
     start = (columns.ptr + instances).astype(np.int64)
     count = int(start[-1])
     # each vertex's place among them all
-    place = np.arange(len(columns.kind), dtype=np.int32) + np.repeat(instances[1:], np.diff(columns.ptr))
+    position = np.arange(len(columns.kind), dtype=np.int32) + np.repeat(instances[1:], np.diff(columns.ptr))
     kinds = np.array([schema.kinds.index(name) for name in columns.kinds], np.uint8)
     kind = np.zeros(count, np.uint8)
-    kind[place] = kinds[columns.kind]
+    kind[position] = kinds[columns.kind]
     fields: dict[str, Ints] = {}
     values: dict[str, Values] = {}
     vocabulary: dict[str, list[str]] = {}
@@ -182,19 +182,19 @@ def _instances(taken: _Taken, schema: Schema, path: Path) -> Instances:
         vertex, _, _, begin, end = _of(columns.value, 1, columns.fields, name)
         if item.size:
             rows = columns.number[begin[:, None] + np.arange(item.size)].astype(np.float32)
-            values[name] = Values(place[vertex], rows)
+            values[name] = Values(position[vertex], rows)
             continue
         fields[name] = np.full(count, -1, np.int32)
         if item.text:
-            fields[name][place[vertex]], vocabulary[name] = texts(columns, begin, end)
+            fields[name][position[vertex]], vocabulary[name] = texts(columns, begin, end)
         else:
-            fields[name][place[vertex]] = columns.number[begin]
+            fields[name][position[vertex]] = columns.number[begin]
     links: dict[str, Link] = {}
-    origin = np.append(place, start[-2::-1].astype(np.int32))  # -1 - i is the vertex of instance i itself
+    origin = np.append(position, start[-2::-1].astype(np.int32))  # -1 - i is the vertex of instance i itself
     for name in sorted(own_links(schema)):
         _, source, target = _of(columns.edge, 0, columns.links, name)
         make = Link.many if schema.links[name].many else single
-        links[name] = make(origin[source], place[target], count)
+        links[name] = make(origin[source], position[target], count)
     lines = columns.line + np.int32(taken.source.line)
     names = columns.names if any(name != "" for name in columns.names) else None
     return Instances(
@@ -303,7 +303,7 @@ class _Found:
         problems.sort(key=lambda problem: problem.where.line if problem.where else 0)
         return problems[:MOST_PROBLEMS]
 
-    def schema(self, path: Path, beside: Beside | None = None) -> Schema:
+    def schema(self, path: Path, beside: Sidecar | None = None) -> Schema:
         """The schema of all that was seen, and of the arrays beside it. Errors: DataError."""
         if len(self.kinds) > _MOST_KINDS:
             message = f"{path}: {len(self.kinds)} kinds of vertices; at most {_MOST_KINDS}"

@@ -249,13 +249,13 @@ def _number(
     found, certain, after = read_number(text, at, powers)
     if after < 0:
         return BAIL
-    place = count[_NUMBERS]
+    position = count[_NUMBERS]
     count[_NUMBERS] += 1
     if not certain:
         h = count[_HARD]
-        hard[0, h], hard[1, h], hard[2, h] = place, at, after
+        hard[0, h], hard[1, h], hard[2, h] = position, at, after
         count[_HARD] += 1
-    number[place] = found
+    number[position] = found
     return after
 
 

@@ -63,10 +63,10 @@ def read_lattices(feed: Feed, skip: int, limit: int) -> Instances:
         kind = np.empty(most, np.uint8)
         columns, rows = np.empty((4, most), np.int32), np.empty((2, lines), np.int32)
         scratch = np.empty((3, words), np.int32)
-        seen, count, end, code, number, place = parse_lattices(
+        seen, count, end, code, number, index = parse_lattices(
             source.text, source.begin, declared, skip, stop, kind, columns, rows, scratch
         )
-        at = _place(source, end, code, number, place)
+        at = _offset(source, end, code, number, index)
         # a sentence with a fault can be left out once all its lines are there
         wrong = _sentence(source, end, at, code) if code not in (0, _ENDS, _FEWER) else None
         if wrong and wrong.whole:
@@ -122,8 +122,8 @@ def _read_head(feed: Feed) -> None:
     words = list(_WORDS.finditer(source.data, *line.span()))
     wrong = _no_number(words)
     if wrong is not None or len(words) > 1:
-        place, code = (words[1].start(), _TOO_MANY) if wrong is None else (wrong, _NOT_A_NUMBER)
-        source.refuse([Fault(place, *_FAULTS[code])], ())
+        index, code = (words[1].start(), _TOO_MANY) if wrong is None else (wrong, _NOT_A_NUMBER)
+        source.refuse([Fault(index, *_FAULTS[code])], ())
     feed.left = _number(words[0][0])
     feed.head = source.problem(Fault(line.start(), "")).where
     feed.take(source, min(line.end() + 1, len(source.data)), 0)
@@ -140,14 +140,14 @@ def _number(word: bytes) -> int:
     return int(word.lstrip(b"0")[:11] or b"0")
 
 
-def _place(source: Source, begin: int, code: int, number: int, place: int) -> int:
+def _offset(source: Source, begin: int, code: int, number: int, index: int) -> int:
     """The offset of a number on a line behind an offset, of those not blank, or of its end."""
     if code in (0, _ENDS, _FEWER):
         return len(source.data)
     line = next(islice(_LINES.finditer(source.data, begin), number, None))
     words = list(_WORDS.finditer(source.data, *line.span()))
     wrong = _no_number(words) if code == _NOT_A_NUMBER else None
-    return wrong if wrong is not None else words[place].start() if place < len(words) else line.end()
+    return wrong if wrong is not None else words[index].start() if index < len(words) else line.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ def parse_lattices(
     line: int = np.int64(1)  # type: ignore[assignment]  # for a literal `_numbers` is compiled once more
     one = line
     done = at
-    code = number = place = 0
+    code = number = index = 0
     while seen < stop:
         at, line, lines, good = _numbers(text, at, line, one, value, ends)
         if lines == 0:
@@ -216,7 +216,7 @@ def parse_lattices(
         elif seen == declared:
             code = _MORE
         elif ends[0] != 1:
-            code, place = _TOO_MANY, 1
+            code, index = _TOO_MANY, 1
         elif length == 0:
             code = _NO_LENGTH
         if code:
@@ -240,14 +240,14 @@ def parse_lattices(
             count = end - begin
             wanted = length if i < 0 else 1 + 2 * int(value[begin])
             if count != wanted:
-                code, place = _TOO_FEW if count < wanted else _TOO_MANY, min(count, wanted)
+                code, index = _TOO_FEW if count < wanted else _TOO_MANY, min(count, wanted)
                 break
             if i < 0:
                 continue
             position = n + count // 2
             for j in range(begin + 1, end, 2):
                 if value[j] >= i:
-                    code, place = _NOT_BEFORE, j - begin
+                    code, index = _NOT_BEFORE, j - begin
                     break
                 kind[n] = _CHAR if value[j] == i - 1 else _WORD
                 origin[n] = vertex[value[j]]
@@ -266,7 +266,7 @@ def parse_lattices(
             break
         seen += 1
         whole, done = n, at
-    return seen, whole, done, code, number, place
+    return seen, whole, done, code, number, index
 
 
 @inner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abw.core.data.feed import Bytes, Feed, Source
 from abw.core.data.instances import Instances, Ints
 from abw.core.data.intern import intern
-from abw.core.data.links import Lazy, beside, neighbours
+from abw.core.data.links import Lazy, adjacent, neighbours
 from abw.core.data.readers.blanks import BEGIN, CONTROL, END, control, parsed, split_line
 from abw.core.ir.formats import SCHEMAS
 from abw.core.jit.decorators import njit
@@ -33,7 +33,7 @@ def read_pairs(feed: Feed, skip: int, limit: int) -> Instances:
     """
     source, kind, pieces, start, line, numbers = parsed(feed, skip, limit, parse_pairs, _room, 3, _FAULTS)
     word, names = intern(source.data, *pieces[:2])
-    links = Lazy(neighbours(lambda: beside(kind)))  # two vertices of a kind side by side: words of a sentence
+    links = Lazy(neighbours(lambda: adjacent(kind)))  # adjacent words of a sentence are of one kind
     return Instances(
         SCHEMAS["pairs"], kind, start, links, {"word": word}, {"word": names}, source.path, line, numbers
     )

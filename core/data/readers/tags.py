@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from abw.core.data.feed import ALL, Bytes, Fault, Feed, Source
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.intern import intern
-from abw.core.data.links import Lazy, beside, inverse, neighbours, single
+from abw.core.data.links import Lazy, adjacent, inverse, neighbours, single
 from abw.core.data.readers.blanks import BEGIN, BEHIND, read_lines
 from abw.core.ir.formats import SCHEMAS
 from abw.core.jit.decorators import njit
@@ -54,7 +54,7 @@ def read_tags(feed: Feed, skip: int, limit: int, frequency: int) -> Instances:
     def around() -> tuple[Ints, Ints]:
         group = columns[_OF].copy()
         group[start[:-1]] = -2
-        return beside(group)
+        return adjacent(group)
 
     @cache
     def tags() -> tuple[Ints, Sequence[str]]:

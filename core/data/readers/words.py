@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from abw.core.data.feed import Fault, Feed, Source
 from abw.core.data.instances import Instances, Ints
 from abw.core.data.intern import intern
-from abw.core.data.links import Lazy, beside, neighbours, single
+from abw.core.data.links import Lazy, adjacent, neighbours, single
 from abw.core.data.readers.blanks import BEGIN, END, read_lines
 from abw.core.data.readers.tokenise import pieces_of
 from abw.core.ir.formats import SCHEMAS
@@ -54,7 +54,7 @@ def read_words(feed: Feed, skip: int, limit: int, tokens: str) -> Instances:
 
     links = Lazy(
         {
-            **neighbours(lambda: beside(kind)),  # two vertices of a kind side by side: words of a sentence
+            **neighbours(lambda: adjacent(kind)),  # two vertices of a kind side by side: words of a sentence
             "first": lambda: single(start[:-1], start[:-1] + 1, count),
             "last": lambda: single(start[:-1], start[1:] - 1, count),
         }

@@ -40,12 +40,12 @@ def require_format(document: dict[str, Any], called: str, *versions: int) -> Non
 
 def of(found: Any, name: str, kind: type[Any], where: str = "") -> Any:  # noqa: ANN401 (of that kind)
     """A part of that kind: a text, a list or an object. Raises WrongError."""
-    place = f"{where}.{name}" if where else name
+    path = f"{where}.{name}" if where else name
     if not isinstance(found, dict) or name not in found:
-        raise WrongError(f"{place} is missing")
+        raise WrongError(f"{path} is missing")
     if not isinstance(found[name], kind):
         wanted = "a text" if kind is str else "a list" if kind is list else "an object"
-        raise WrongError(f"{place} must be {wanted}, not {said(found[name])}")
+        raise WrongError(f"{path} must be {wanted}, not {said(found[name])}")
     return found[name]
 
 
@@ -54,26 +54,26 @@ def texts(found: Any, name: str, where: str = "") -> list[str]:  # noqa: ANN401 
     texts: list[str] = of(found, name, list, where)
     for n, text in enumerate(texts):
         if not isinstance(text, str):
-            place = f"{where}.{name}" if where else name
-            raise WrongError(f"{place}[{n}] must be a text, not {said(text)}")
+            path = f"{where}.{name}" if where else name
+            raise WrongError(f"{path}[{n}] must be a text, not {said(text)}")
     return texts
 
 
 def count(found: Any, name: str, where: str = "", *, least: int = 0, most: int = MOST) -> int:  # noqa: ANN401
     """A whole number from `least` to `most`. Raises WrongError."""
-    place, value = f"{where}.{name}" if where else name, found.get(name)
+    path, value = f"{where}.{name}" if where else name, found.get(name)
     if type(value) is not int or not least <= value <= most:
-        raise WrongError(f"{place} must be a whole number from {least} to {most:,}, not {said(value)}")
+        raise WrongError(f"{path} must be a whole number from {least} to {most:,}, not {said(value)}")
     return value
 
 
 def number(found: Any, name: str, where: str = "", *, least: float = -1e300) -> float:  # noqa: ANN401
     """A finite number, and not below `least`. Raises WrongError."""
-    place, value = f"{where}.{name}" if where else name, found.get(name)
+    path, value = f"{where}.{name}" if where else name, found.get(name)
     if type(value) not in (int, float) or not abs(value) <= 1e300 or not math.isfinite(value):
-        raise WrongError(f"{place} must be a finite number, not {said(value)}")
+        raise WrongError(f"{path} must be a finite number, not {said(value)}")
     if value < least:
-        raise WrongError(f"{place} must be {least:g} at least, not {said(value)}")
+        raise WrongError(f"{path} must be {least:g} at least, not {said(value)}")
     number: float = value
     return number
 

@@ -166,11 +166,11 @@ def learn_best(
     price = counting(len(dag.types)) if cost is None else cost
     dags = (dag, *also)
     least = sum(least_cost(d, price) for d in dags)
-    told: Callable[[int, int], None] | None = None
+    shown: Callable[[int, int], None] | None = None
     for turn, encoding in enumerate(BEST_OF):
         if progress:
-            told = functools.partial(_shifted, progress, turn * trials)
-        policy = learn(dag, encoding=encoding, also=also, seed=seed, trials=trials, cost=cost, progress=told)
+            shown = functools.partial(_shifted, progress, turn * trials)
+        policy = learn(dag, encoding=encoding, also=also, seed=seed, trials=trials, cost=cost, progress=shown)
         found = sum(cost_of(policy.schedule(d), price) for d in dags)
         if best is None or found <= lowest:
             best, lowest = policy, found

@@ -63,12 +63,12 @@ def encode(encoding: int, frontier: Frontier, state: Ints) -> int:
         ready = tail[t] - head[t]
         if ready == 0:
             continue
-        place = length
+        slot = length
         if encoding == SORT:
-            while place > 0 and tail[state[place - 1]] - head[state[place - 1]] < ready:
-                state[place] = state[place - 1]
-                place -= 1
-        state[place] = t
+            while slot > 0 and tail[state[slot - 1]] - head[state[slot - 1]] < ready:
+                state[slot] = state[slot - 1]
+                slot -= 1
+        state[slot] = t
         length += 1
         if tail[most] - head[most] < ready:
             most = t
@@ -127,16 +127,16 @@ def find(table: Table, state: Ints, length: int) -> int:
     for i in range(length):
         hash = (hash ^ np.uint64(state[i])) * np.uint64(1099511628211)
     mask = len(slots) - 1
-    place = np.int64(hash ^ (hash >> np.uint64(32))) & mask
-    while slots[place] >= 0:
-        s = slots[place]
+    slot = np.int64(hash ^ (hash >> np.uint64(32))) & mask
+    while slots[slot] >= 0:
+        s = slots[slot]
         same = ptr[s + 1] - ptr[s] == length
         for i in range(length if same else 0):
             same = same and symbols[ptr[s] + i] == state[i]
         if same:
             return int(s)
-        place = (place + 1) & mask
-    return -1 - int(place)
+        slot = (slot + 1) & mask
+    return -1 - int(slot)
 
 
 @njit

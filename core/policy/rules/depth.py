@@ -27,24 +27,24 @@ class Depth:
 def batched_by_depth(dag: Dag, depth: Ints) -> Schedule:
     """One batch for each distinct (depth, type), in that order; `depth` (n,) grows along every edge."""
     n, types = len(depth), len(dag.types)
-    place = np.zeros(types * (int(depth.max(initial=-1)) + 1), np.int32)
+    offset = np.zeros(types * (int(depth.max(initial=-1)) + 1), np.int32)
     type, ptr, nodes = (np.empty(n + more, np.int32) for more in (0, 1, 0))
-    count = _group(depth, dag.type, types, place, type, ptr, nodes)
+    count = _group(depth, dag.type, types, offset, type, ptr, nodes)
     return Schedule(type[:count], ptr[: count + 1], nodes)
 
 
 @njit
-def _group(depth: Ints, own: Ints, types: int, place: Ints, type: Ints, ptr: Ints, nodes: Ints) -> int:
+def _group(depth: Ints, own: Ints, types: int, offset: Ints, type: Ints, ptr: Ints, nodes: Ints) -> int:
     """Fill a schedule's arrays, of which the first two are long enough for any; how many batches it has.
 
-    `place` (depths * types,), of zeros.
+    `offset` (depths * types,), of zeros.
     """
     for v in range(len(depth)):
-        place[depth[v] * types + own[v]] += 1
+        offset[depth[v] * types + own[v]] += 1
     count, first = 0, 0
-    for group in range(len(place)):
-        size = place[group]
-        place[group] = first
+    for group in range(len(offset)):
+        size = offset[group]
+        offset[group] = first
         if size > 0:
             type[count], ptr[count] = group % types, first
             count += 1
@@ -52,6 +52,6 @@ def _group(depth: Ints, own: Ints, types: int, place: Ints, type: Ints, ptr: Int
     ptr[count] = first
     for v in range(len(depth)):
         group = depth[v] * types + own[v]
-        nodes[place[group]] = v
-        place[group] += 1
+        nodes[offset[group]] = v
+        offset[group] += 1
     return count

@@ -53,19 +53,19 @@ def _by_type(dag: Dag, order: Ints) -> Schedule:
 
 
 @njit
-def _fill_types(type: Ints, order: Ints, place: Ints, batch_type: Ints, ptr: Ints, nodes: Ints) -> int:
+def _fill_types(type: Ints, order: Ints, offset: Ints, batch_type: Ints, ptr: Ints, nodes: Ints) -> int:
     for t in type:
-        place[t] += 1
+        offset[t] += 1
     batches, end = 0, np.int32(0)
     for t in order:
-        size, place[t] = place[t], end
+        size, offset[t] = offset[t], end
         if size > 0:
             end += size
             batch_type[batches], ptr[batches + 1] = t, end
             batches += 1
     for v in range(len(type)):
-        nodes[place[type[v]]] = v
-        place[type[v]] += 1
+        nodes[offset[type[v]]] = v
+        offset[type[v]] += 1
     return batches
 
 

@@ -28,7 +28,7 @@ FULL = -2
 class Instances(NamedTuple):
     """What the automata read of a dag of n nodes and K instances.
 
-    `type`, `ptr` and `succ`, `above_ptr` and `above`: nodes' types, consumers, producers. `place` (n,): a
+    `type`, `ptr` and `succ`, `above_ptr` and `above`: nodes' types, consumers, producers. `position` (n,): a
     node's number in its instance. The nodes of one type in one instance are a column,
     `by_height[column[c]:column[c + 1]]`, the highest first; node v lies in column `column_of[v]`, the
     `rank[v]`-th of its instance. `mass` and `key` (n,): what executing a node adds to a state's. `stamp`
@@ -40,7 +40,7 @@ class Instances(NamedTuple):
     succ: Ints
     above_ptr: Ints
     above: Ints
-    place: Ints
+    position: Ints
     height: Ints
     by_height: Ints
     column: Ints
@@ -103,16 +103,16 @@ def automata(dag: Dag) -> Automata:
     order = _sorted(dag, height, component)
     head = np.concatenate([[True], np.diff(component[order] * types + dag.type[order]) != 0])[:n]
     column = np.append(np.flatnonzero(head), n).astype(np.int32)
-    column_of, place = np.empty(n, np.int32), np.empty(n, np.int32)
+    column_of, position = np.empty(n, np.int32), np.empty(n, np.int32)
     column_of[order] = np.cumsum(head) - 1
     by_component = np.argsort(component, kind="stable")
     of_column = component[order[column[:-1]]]
     columns = np.bincount(of_column, minlength=count)
     rank = (np.arange(len(of_column)) - (np.cumsum(columns) - columns)[of_column]).astype(np.int32)[column_of]
-    place[by_component] = np.arange(n) - np.repeat(np.cumsum(size) - size, size)
+    position[by_component] = np.arange(n) - np.repeat(np.cumsum(size) - size, size)
     random = np.random.default_rng(0).integers(0, 2**63, n + count, np.int64).astype(np.uint64)
     instances = Instances(
-        dag.type, dag.succ_ptr, dag.succ, turned.succ_ptr, turned.succ, place, height,
+        dag.type, dag.succ_ptr, dag.succ, turned.succ_ptr, turned.succ, position, height,
         order, column, column_of, rank, length.astype(np.float64) ** 8, random[:n].copy(),
         np.full(n, -1, np.int32), np.empty(n, np.int32), np.full(types, -1, np.int32),
     )  # fmt: skip
@@ -200,10 +200,10 @@ def _rehash(states: States) -> None:
 def _slot(states: States, identity: int) -> int:
     """Where the state with that identity is, or would be, in `slots`."""
     mask = np.uint64(len(states.slots) - 1)
-    place = np.uint64(identity) & mask
-    while states.slots[place] >= 0 and states.identity[states.slots[place]] != identity:
-        place = (place + np.uint64(1)) & mask
-    return int(place)
+    position = np.uint64(identity) & mask
+    while states.slots[position] >= 0 and states.identity[states.slots[position]] != identity:
+        position = (position + np.uint64(1)) & mask
+    return int(position)
 
 
 @njit
@@ -242,7 +242,7 @@ def step(instances: Instances, states: States, s: int, e: int) -> int:
         states.rest[new, i] = states.rest[s, i]
     first, last = states.begin[e], states.begin[e + 1]
     for i in range(first, last):
-        p = instances.place[states.ready[i]]
+        p = instances.position[states.ready[i]]
         done[p >> 6] |= np.uint64(1) << np.uint64(p & 63)
     count = 0
     for i in range(first, last):
@@ -268,7 +268,7 @@ def step(instances: Instances, states: States, s: int, e: int) -> int:
 @inner
 def _all_done(instances: Instances, done: Keys, w: int) -> bool:
     for i in range(instances.above_ptr[w], instances.above_ptr[w + 1]):
-        p = instances.place[instances.above[i]]
+        p = instances.position[instances.above[i]]
         if (done[p >> 6] >> np.uint64(p & 63)) & np.uint64(1) == 0:
             return False
     return True
@@ -339,14 +339,14 @@ def _judge(instances: Instances, states: States, s: int, e: int) -> None:
     i = instances.column[column] + states.rest[s, rank]
     while True:  # the first of the column that is not done: a ready one is there at the latest
         v = instances.by_height[i]
-        p = instances.place[v]
+        p = instances.position[v]
         if (done[p >> 6] >> np.uint64(p & 63)) & np.uint64(1) == 0:
             break
         i += 1
     states.rest[s, rank] = i - instances.column[column]
     top, critical = instances.height[v], 0
     while i < instances.column[column + 1] and instances.height[instances.by_height[i]] == top:
-        p = instances.place[instances.by_height[i]]
+        p = instances.position[instances.by_height[i]]
         critical += (done[p >> 6] >> np.uint64(p & 63)) & np.uint64(1) == 0
         i += 1
     ready = 0

@@ -265,13 +265,13 @@ def _choices(first: Ints, cost: Cost, beam: Beam, width: int, limit: float, foll
             if score >= limit * LESS:
                 continue
             name = beam.name[w] ^ beam.key[w, t]
-            place = name & mask
-            while follow.slots[place] >= 0 and follow.name[follow.slots[place]] != name:
-                place = (place + np.uint64(1)) & mask
-            c = follow.slots[place]
+            slot = name & mask
+            while follow.slots[slot] >= 0 and follow.name[follow.slots[slot]] != name:
+                slot = (slot + np.uint64(1)) & mask
+            c = follow.slots[slot]
             if c < 0:
                 c = count
-                follow.slots[place] = c
+                follow.slots[slot] = c
                 count += 1
             elif follow.score[c] <= score:
                 continue

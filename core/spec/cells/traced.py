@@ -179,7 +179,7 @@ class _Tracer:
 
     def wrong(self, mismatch: ShapeError) -> Symbol:
         """Note what does not fit, where the function says it."""
-        where = self.place()
+        where = self.location()
         meant = " ".join(where.text[where.column - 1 : where.column - 1 + where.length].split())
         self.report.add(f"{meant}: {mismatch.message}" if meant else mismatch.message, where, mismatch.hint)
         return Symbol(self, None)
@@ -198,7 +198,7 @@ class _Tracer:
             return Number(float(given))
         self.report.add(
             f"{type(given).__name__} is neither a symbol nor a number",
-            self.place(),
+            self.location(),
             "inputs, parameters and numbers; a value of the net is an input",
         )
         return None
@@ -213,24 +213,24 @@ class _Tracer:
             if isinstance(found, Value) and found.shape != port.shape:
                 wanted, got = list(port.shape), list(found.shape)
                 message = f"input '{port.name}' of {callee} wants {wanted}, this is {got}"
-                self.report.add(message, self.place(), "check the dims of both")
+                self.report.add(message, self.location(), "check the dims of both")
                 found = None
             elif isinstance(found, Number):
-                self.report.add(f"input '{port.name}' of {callee} is a number", self.place())
+                self.report.add(f"input '{port.name}' of {callee} is a number", self.location())
                 found = None
             operands.append(found)
         if any(operand is None for operand in operands):
             unknown = [Symbol(self, None) for _ in cell.outputs]
             return unknown[0] if len(unknown) == 1 else tuple(unknown)
-        place = {n: value.number for n, value in enumerate(operands) if isinstance(value, Value)}
+        number_of = {n: value.number for n, value in enumerate(operands) if isinstance(value, Value)}
         for n, (number, own, name) in enumerate(zip(numbers, cell.params, names, strict=True), len(operands)):
-            place[n] = self._inherit(number, replace(own, name=name))
+            number_of[n] = self._inherit(number, replace(own, name=name))
         for value, op in enumerate(cell.ops, cell.first_op):
-            place[value] = self.builder.next
-            self.builder.ops.append(replace(op, args=tuple(place[a] for a in op.args)))
+            number_of[value] = self.builder.next
+            self.builder.ops.append(replace(op, args=tuple(number_of[a] for a in op.args)))
         self._limit()
         made = [
-            Symbol(self, Value(place[value], tuple(Size(n, str(n)) for n in cell.shape_of(value))))
+            Symbol(self, Value(number_of[value], tuple(Size(n, str(n)) for n in cell.shape_of(value))))
             for _, value in cell.outputs
         ]
         return made[0] if len(made) == 1 else tuple(made)
@@ -252,7 +252,7 @@ class _Tracer:
         """Note what is wrong with the function as a whole."""
         self.report.add(message, self.where, hint)
 
-    def place(self) -> Span:
+    def location(self) -> Span:
         """Where the function is just now: the innermost line that is none of abw's."""
         frame = sys._getframe(1)
         while frame.f_back and frame.f_code.co_filename.startswith(_OWN):
@@ -342,7 +342,7 @@ def operation(name: str) -> Callable[..., Symbol]:
         if len(given) not in counts and not (form.several and len(given) > counts[-1]):
             wanted = " or ".join(each.text for each in form.forms)
             tracer.report.add(
-                f"{name} takes {' or '.join(map(str, counts))}, not {len(given)}", tracer.place(), wanted
+                f"{name} takes {' or '.join(map(str, counts))}, not {len(given)}", tracer.location(), wanted
             )
             return Symbol(tracer, None)
         return tracer.apply(name, given)

@@ -38,22 +38,22 @@ def read_attention(node: Mapping, what: str, dims: Dims, report: Report) -> Atte
 
 
 def check_shapes(
-    attention: Attention, shapes: Names[str, Shape | None], places: Names[str, Scalar], report: Report
+    attention: Attention, shapes: Names[str, Shape | None], locations: Names[str, Scalar], report: Report
 ) -> None:
     """See that all are vectors, query and keys of one size, and that the heads divide them evenly."""
     keys = shapes["keys"] or shapes["query"]
     for name in ("query", "keys"):
         shape = shapes[name]
         if shape is not None and len(shape) != 1:
-            report.add(f"{name} must be vectors, not {list(shape)}", places[name].where)
+            report.add(f"{name} must be vectors, not {list(shape)}", locations[name].where)
         elif shape is not None and shape != keys:
             message = f"the query has {list(shape)} numbers, the keys have {list(keys or ())}"
-            report.add(message, places[name].where, "a score wants as many of both")
+            report.add(message, locations[name].where, "a score wants as many of both")
     for name in ("keys", "values"):
         shape = shapes[name]
         if shape is not None and len(shape) == 1 and shape[0] % attention.heads:
             message = f"{attention.heads} heads cannot share {shape[0]} numbers of {name} evenly"
-            report.add(message, places[name].where, "take a number of heads that divides them")
+            report.add(message, locations[name].where, "take a number of heads that divides them")
     values = shapes["values"]
     if values is not None and len(values) != 1:
-        report.add(f"values must be vectors, not {list(values)}", places["values"].where)
+        report.add(f"values must be vectors, not {list(values)}", locations["values"].where)

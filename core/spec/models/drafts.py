@@ -201,17 +201,17 @@ def _conditions(text: Scalar, kinds: frozenset[str], schema: Schema, report: Rep
     try:
         for condition in parse_conditions(text.text):
             name = condition.field.text
-            place = text.at(condition.field.at, len(name))
+            location = text.at(condition.field.at, len(name))
             allowed = schema.fields_of(kinds)
             if name in allowed and schema.fields[name].size:
                 hint = f"the data has {schema.fields[name].doc}: a condition compares whole numbers from 0"
-                report.add(f"field '{name}' holds floats", place, hint)
+                report.add(f"field '{name}' holds floats", location, hint)
             elif name in allowed and not schema.fields[name].text:
                 conditions.append(Where(name, condition.comparison, condition.value))
             elif name in allowed:
-                report.add(f"field '{name}' holds text", place, "a condition compares numbers")
+                report.add(f"field '{name}' holds text", location, "a condition compares numbers")
             elif kinds:
-                report.add(f"{kinds_text(kinds)} has no field '{name}'", place, suggest(name, allowed))
+                report.add(f"{kinds_text(kinds)} has no field '{name}'", location, suggest(name, allowed))
     except ExpressionError as problem:
         problem.note(text, report)
     return tuple(conditions)

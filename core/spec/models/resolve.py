@@ -223,19 +223,19 @@ class Resolver:
             return ParamSource(self.params[output.name][0])
         if not before:
             return self._here(draft, output, text)
-        place = before.pop()
+        owner = before.pop()
         followed = self._follow(draft.kinds, before, text)
         if followed is None:
             return None
         hops, kinds = followed
-        meant = named(self.drafts, place.name, draft, place.layer)
-        if place.layer and meant is None:
-            again = named(self.drafts, place.name)
+        meant = named(self.drafts, owner.name, draft, owner.layer)
+        if owner.layer and meant is None:
+            again = named(self.drafts, owner.name)
             what = "is repeated otherwise than this type" if again and again.layers else "is no repeated type"
-            self._note(f"'{place.name}' {what}: no [{place.layer}] there", place.token, text)
+            self._note(f"'{owner.name}' {what}: no [{owner.layer}] there", owner.token, text)
             return None
-        is_link = place.name in self.schema.links_of(kinds) and not place.layer
-        if meant and place.index is None:
+        is_link = owner.name in self.schema.links_of(kinds) and not owner.layer
+        if meant and owner.index is None:
             by_type = self._named(draft, meant, hops, kinds, output)
             if not is_link:
                 return by_type or self._explain_type(meant, kinds, output, text)
@@ -243,24 +243,24 @@ class Resolver:
             by_type = None
             if not is_link:
                 names = (*self.schema.links_of(kinds), *(d.name for d in self.drafts if d.kinds & kinds))
-                hint = suggest(place.name, names)
-                if meant and meant.layers and place.index is not None:
-                    message = f"'{place.name}' is a repeated type: no [{place.index}] there"
-                    hint = f"its layers are {place.name}-0 to {place.name}-{meant.layers - 1}"
-                    self._note(message, place.token, text, hint)
+                hint = suggest(owner.name, names)
+                if meant and meant.layers and owner.index is not None:
+                    message = f"'{owner.name}' is a repeated type: no [{owner.index}] there"
+                    hint = f"its layers are {owner.name}-0 to {owner.name}-{meant.layers - 1}"
+                    self._note(message, owner.token, text, hint)
                     return None
                 if self.schema.format == "json" and kinds == {"instance"} and not hint.startswith("did"):
-                    hint += f'; a link of the instance stands in the data: "links": {{"{place.name}": 0}}'
-                self._note(f"{kinds_text(kinds)} has no link or type '{place.name}'", place.token, text, hint)
+                    hint += f'; a link of the instance stands in the data: "links": {{"{owner.name}": 0}}'
+                self._note(f"{kinds_text(kinds)} has no link or type '{owner.name}'", owner.token, text, hint)
                 return None
-        last = self._follow(kinds, (place,), text)
+        last = self._follow(kinds, (owner,), text)
         if last is None:
             return None
         hops, kinds = (*hops, *last[0]), last[1]
         by_link = self._any(hops, kinds, output, [d for d in self.drafts if d.kinds & kinds], text)
         if by_type and by_link:
-            hint = f"rename the type '{place.name}'"
-            self._note(f"'{place.name}' is a link and a type here: ambiguous", place.token, text, hint)
+            hint = f"rename the type '{owner.name}'"
+            self._note(f"'{owner.name}' is a link and a type here: ambiguous", owner.token, text, hint)
             return None
         return by_type or by_link or self._field(hops, kinds, output) or self._explain(kinds, output, text)
 

@@ -73,20 +73,20 @@ def _optimizer(node: Node | None, report: Report) -> Optimizer:
     name = fields.choice(keys.get("name") if keys else node, "optimizer", tuple(OPTIMIZERS), report)
     if name is None:
         return Optimizer()
-    told = dict(OPTIMIZERS[name])
+    settings = dict(OPTIMIZERS[name])
     entries = OPTIMIZER.entries(keys, report)
     for option in OPTIMIZER.without("name").keys:
         key = keys.key(option) if keys else None
         if key is None:
             continue
-        if option not in told:
+        if option not in settings:
             owners = ", ".join(other for other, numbers in OPTIMIZERS.items() if option in numbers)
             report.add(f"{name} has no {option}", key.where, f"{option} is of {owners}")
         most = 1.0 if option in ("momentum", "beta1", "beta2") else None
         value = entries.amount(option, below=most)
         if value is not None:
-            told[option] = value
-    return Optimizer(name, **told)
+            settings[option] = value
+    return Optimizer(name, **settings)
 
 
 def _schedule(node: Node | None, report: Report) -> RateSchedule:
@@ -128,7 +128,7 @@ def _dropout(
     found = {}
     for key, value in keys.items if keys else ():
         chance = fields.amount(value, f"dropout of '{key.text}'", report, below=1.0)
-        fitting = [place for name, place in inputs.items() if fnmatchcase(name, key.text)]
+        fitting = [slot for name, slot in inputs.items() if fnmatchcase(name, key.text)]
         if not fitting:
             hint = suggest(key.text, inputs) or "TYPE.INPUT, of a type with a cell"
             report.add(f"dropout '{key.text}' fits no input of a cell", key.where, hint)

@@ -55,7 +55,7 @@ def _reduction(draft: TypeDraft, wires: Wires, resolver: Resolver) -> None:
             continue
         text, found = wires[draft.number, name]
         source = found[0].source
-        place = text.at(found[0].at, len(found[0].text))
+        location = text.at(found[0].at, len(found[0].text))
         simple = isinstance(draft.reduction, str)
         what = f"a {draft.reduction}" if simple else "an attention"
         if not isinstance(source, NodeSource) or not source.hops:
@@ -63,16 +63,16 @@ def _reduction(draft: TypeDraft, wires: Wires, resolver: Resolver) -> None:
             hint = "link.output comes first, a default may follow: arcs.h or h0"
             if isinstance(source, FieldSource):
                 hint = "fields are reduced as the outputs of a type: of a cell that takes them"
-            report.add(message, place, hint)
+            report.add(message, location, hint)
             continue
         where = _vertices(draft, source, resolver)
         first = first or (source, where)
         if source.hops != first[0].hops:
             message = f"all inputs of {what} must follow the same links"
-            report.add(message, place, "make it two types")
+            report.add(message, location, "make it two types")
         elif any(not same_vertices(where[kind], first[1][kind]) for kind in where):
             message = f"what {what} reads must be there on the same vertices"
-            report.add(message, place, "types with the same kinds and conditions give it")
+            report.add(message, location, "types with the same kinds and conditions give it")
         elif isinstance(draft.reduction, Attention) and name != draft.reduced[attention.OUTPUT] and found[1:]:
             hint = "what stands behind `or` of the values is what there is without neighbours"
             report.add(f"the {name} have no default", text.at(found[1].at, len(found[1].text)), hint)
@@ -125,9 +125,9 @@ def _reduced_shapes(wires: Wires, resolver: Resolver) -> None:
             if like and (draft, "query") in waiting:  # zeros alone
                 draft.ports["query"] = like
                 waiting.remove((draft, "query"))
-            places = {name: text for name, (_, text) in draft.bindings.items()}
+            locations = {name: text for name, (_, text) in draft.bindings.items()}
             shapes_of = {name: draft.ports.get(name) for name in attention.SOURCES}
-            attention.check_shapes(draft.reduction, shapes_of, places, report)
+            attention.check_shapes(draft.reduction, shapes_of, locations, report)
     if len(report):
         return
     for draft, name in waiting:
@@ -187,11 +187,11 @@ def share(resolver: Resolver) -> tuple[tuple[Param, ...], dict[int, tuple[int, .
     """The model's parameters, each once, and for each type the numbers of those that its cell uses."""
     drafts, report = resolver.drafts, resolver.report
     asked: dict[tuple[int, str], tuple[int, str] | int] = {}
-    places: dict[tuple[int, str], Scalar] = {}
+    locations: dict[tuple[int, str], Scalar] = {}
     for draft in drafts:
-        for name, place, target in _requests(draft, resolver):
+        for name, location, target in _requests(draft, resolver):
             asked[draft.number, name] = target
-            places[draft.number, name] = place
+            locations[draft.number, name] = location
     params = [param for _, param in resolver.params.values() if param]
     numbers: dict[tuple[int, str], int] = {}
     for draft in drafts:
@@ -199,7 +199,7 @@ def share(resolver: Resolver) -> tuple[tuple[Param, ...], dict[int, tuple[int, .
             if (draft.number, param.name) not in asked:
                 numbers[draft.number, param.name] = len(params)
                 params.append(Param(f"{draft.name}.{param.name}", param.shape, param.init))
-    for key, place in places.items():
+    for key, location in locations.items():
         seen = [key]
         target = asked[key]
         while not isinstance(target, int) and target in asked and target not in seen:
@@ -211,7 +211,7 @@ def share(resolver: Resolver) -> tuple[tuple[Param, ...], dict[int, tuple[int, .
             numbers[key] = numbers[target]
         else:
             names = " -> ".join(f"{drafts[number].name}.{name}" for number, name in (*seen, target))
-            report.add(f"no type owns this parameter: {names}", place.where, "one type must have its own")
+            report.add(f"no type owns this parameter: {names}", location.where, "one type must have its own")
             continue
         wanted = _param_shape(drafts[key[0]], key[1])
         shared = params[numbers[key]]
@@ -219,7 +219,7 @@ def share(resolver: Resolver) -> tuple[tuple[Param, ...], dict[int, tuple[int, .
             message = (
                 f"parameter '{key[1]}' wants {list(wanted or ())}, {shared.name} is {list(shared.shape)}"
             )
-            report.add(message, place.where, "shared parameters have one shape")
+            report.add(message, location.where, "shared parameters have one shape")
     return tuple(params), {
         draft.number: tuple(numbers.get((draft.number, param.name), 0) for param in draft.cell.params)
         for draft in drafts
@@ -282,10 +282,10 @@ def _requests(draft: TypeDraft, resolver: Resolver) -> Iterator[tuple[str, Scala
                 if owner is not draft or not draft.layers:
                     yield key.text, written, (owner.number, second.text)
             else:
-                place = written.at(second.at, len(second.text))
+                location = written.at(second.at, len(second.text))
                 report.add(
                     f"type '{first.text}' has no parameter '{second.text}'",
-                    place,
+                    location,
                     suggest(second.text, params),
                 )
 

@@ -86,11 +86,11 @@ class Report:
         for problem in problems:
             files.setdefault(problem.where.file if problem.where else "", len(files))
 
-        def place(problem: Problem) -> tuple[int, int, int]:
+        def position(problem: Problem) -> tuple[int, int, int]:
             where = problem.where
             return (files[where.file], where.line, where.column) if where else (-1, 0, 0)
 
-        raise SpecError(sorted(problems, key=place))
+        raise SpecError(sorted(problems, key=position))
 
 
 def suggest(name: str, allowed: Iterable[str]) -> str:

@@ -72,19 +72,19 @@ def _decision(
     shape = tuple(draft.outputs.values())[output]
     if shape is None:
         return None
-    place = text.at(choice.at - len(prefix), len(f"{draft.name}.{choice.output and choice.output.text}"))
+    location = text.at(choice.at - len(prefix), len(f"{draft.name}.{choice.output and choice.output.text}"))
     scores = f"{draft.name}.{tuple(draft.outputs)[output]}"
     count = shape[0] if len(shape) == 1 else 0
     if not count or (choice.how == "over" and count != 1):
         needs = "> needs one number" if choice.how == "over" else f"{choice.how} needs a vector of scores"
-        report.add(f"{scores} is {list(shape)}: {needs}", place)
+        report.add(f"{scores} is {list(shape)}: {needs}", location)
         return None
     tests, names = None, None
     if allowed is not None:
         names = tuple(action.text for action, _ in allowed.items)
         if len(names) != count:
             message = f"{scores} has {count:,} numbers, and 'allow' names {len(names)}"
-            report.add(message, place, "one test for each number, in order")
+            report.add(message, location, "one test for each number, in order")
         scope = Scope(kind.kinds, early=True)
         conditions = [fields.text(item, f"allow of '{a.text}'", report) for a, item in allowed.items]
         tests = tuple(scopes.tests(scope, c) if c else () for c in conditions)
@@ -102,25 +102,24 @@ def _scores(
     """The type and output that a decision reads: on every vertex of its kind."""
     drafts, report = scopes.drafts, scopes.report
     assert choice.type is not None and choice.output is not None
-    place = text.at(choice.type.at - shift, len(choice.type.text))
+    location = text.at(choice.type.at - shift, len(choice.type.text))
     draft = next((d for d in drafts if d.name == choice.type.text), None)
     if draft is None:
-        report.add(
-            f"unknown type '{choice.type.text}'", place, suggest(choice.type.text, [d.name for d in drafts])
-        )
+        hint = suggest(choice.type.text, [d.name for d in drafts])
+        report.add(f"unknown type '{choice.type.text}'", location, hint)
     elif not kind.kinds <= draft.kinds or draft.where:
         if draft.kinds:
             what = "has a condition" if kind.kinds <= draft.kinds else f"is per {draft.per}"
             message = f"type '{draft.name}' {what}: it is not on every {kinds_text(kind.kinds)}"
-            report.add(message, place, "what is decided needs scores everywhere")
+            report.add(message, location, "what is decided needs scores everywhere")
     elif draft.reduction:
         message = f"'{draft.name}' is a {draft.reduction}: scores come from a cell"
-        report.add(message, place, "read it in a cell of its own")
+        report.add(message, location, "read it in a cell of its own")
     elif choice.output.text not in draft.outputs:
         if draft.whole:
-            place = text.at(choice.output.at - shift, len(choice.output.text))
+            location = text.at(choice.output.at - shift, len(choice.output.text))
             hint = suggest(choice.output.text, draft.outputs)
-            report.add(f"type '{draft.name}' has no output '{choice.output.text}'", place, hint)
+            report.add(f"type '{draft.name}' has no output '{choice.output.text}'", location, hint)
     else:
         return draft, tuple(draft.outputs).index(choice.output.text)
     return None
