@@ -130,8 +130,13 @@ Advanced = Literal["done", "stale", "large"]
 #
 # Of nodes: where their `words` lie, how many these are (`at`), and how many of them were executed (`begin`);
 # the `next` node's handle, and that of the first which was not executed (`begun`). Of questions: where `asks`
-# and `masks` lie, as `Tape.choose` takes them; how many were `asked`, how many bytes of the masks are taken
-# (`masked`), how many ask whether a number is above (`aboves`), the `least` and the `most` of the handles.
+# and `masks` lie; how many were `asked`, how many bytes of the masks are taken (`masked`), how many ask
+# whether a number is above (`aboves`), the `least` and the `most` of the handles.
+#
+# A question has three numbers in `asks`; the second is the value's handle. If the first is 0, it asks for the
+# number of the largest element, the first of equals, of those whose byte in `masks` is not 0, from the third
+# number on; of all if that is -1. If it is 1, it asks whether the value's one number is larger than a limit,
+# the third number's bits.
 HEAD = (
     "words", "at", "begin", "next", "begun", "asks", "masks", "asked", "masked", "aboves", "least", "most",
 )  # fmt: skip
@@ -191,15 +196,6 @@ class Tape(Protocol):
 
     def values(self, references: NDArray[np.int64]) -> Array:
         """The values of m references to this run's nodes, all of one shape (m, *shape); a copy."""
-
-    def choose(self, asks: NDArray[np.int64], masks: NDArray[np.uint8], count: int) -> list[int] | None:
-        """Answers to the first `count` questions of `asks` (…, 3), each to a value by its handle (…, 1).
-
-        0 (…, 0) asks for the number of its largest element, the first of equals, of those whose byte in
-        `masks`, from (…, 2) on, is not 0; of all where that is -1. 1 asks whether its one number is larger
-        than a limit, a double number's bits. None where a score is not a number, or a value is none of this
-        run's vectors.
-        """
 
     def best(
         self, k: int, handles: NDArray[np.int64], ptr: NDArray[np.int64], plus: NDArray[np.float64]

@@ -64,7 +64,7 @@ def chance(seed: int, instance: int, path: int, count: int) -> float:
 
 
 class Asks(NamedTuple):
-    """Questions as `Tape.choose` takes them: the first `number` of `rows` (…, 3), and their `masks`."""
+    """Questions as a tape reads them (see `HEAD`): the first `number` of `rows` (…, 3), and their `masks`."""
 
     rows: NDArray[np.int64]
     masks: NDArray[np.uint8]

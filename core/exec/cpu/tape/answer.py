@@ -58,7 +58,10 @@ def answer_round(state: Longs, head: int, first: int) -> int:
 
 @njit
 def choose(state: Longs, asks: int, masks: int, asked: int) -> int:
-    """Answer so many questions, which lie at an address: see `Tape.choose`. Returns DONE or FAILED."""
+    """Answer so many questions, which lie at an address: see `HEAD`. Returns DONE or FAILED.
+
+    It fails where a score is not a number, or a value is none of this run's vectors.
+    """
     asking, limits = longs_at(asks, 3 * asked), doubles_at(asks, 3 * asked)
     answers, size, argmax = ints_in(state, at.ANSWERS), ints_in(state, at.SIZE), longs_in(state, at.ARGMAX)
     for j in range(asked):

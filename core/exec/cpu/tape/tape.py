@@ -14,7 +14,7 @@ from abw.core.exec.cpu.llvm.kernel import SLOT_WORDS
 from abw.core.exec.cpu.rounds.state import DONE, FAILED, FULL, PAUSED
 from abw.core.exec.cpu.tape import state as at
 from abw.core.exec.cpu.tape.advance import advance
-from abw.core.exec.cpu.tape.answer import answer_round, best, choose
+from abw.core.exec.cpu.tape.answer import answer_round, best
 from abw.core.exec.cpu.tape.state import fields_of, known_of, sizes_of
 from abw.core.exec.cpu.tape.vectors import compile_argmax, compile_best
 from abw.core.exec.cpu.target import Target
@@ -110,7 +110,6 @@ class CompiledTape:
         """Compile now, not amid the first run, by doing nothing once."""
         nothing = np.zeros(len(HEAD), np.int64)
         advance(self._words, 0, 0, 0)
-        choose(self._words, 0, 0, 0)
         answer_round(self._words, address(nothing), 0)
 
     def _point(self, word: int, to: NDArray[Any] | Table) -> None:
@@ -246,14 +245,6 @@ class CompiledTape:
         for a in np.unique(arenas).tolist():
             here = arenas == a
             found[here] = self._memory.views[a][rows[here]]
-        return found
-
-    def choose(self, asks: Longs, masks: NDArray[np.uint8], count: int) -> list[int] | None:
-        """As in `Tape`. Cost: some 2 us, and a few ns a question."""
-        self._reserve_answers(count)
-        if choose(self._words, address(asks), address(masks), count) != DONE:
-            return None
-        found: list[int] = self._answers[:count].tolist()
         return found
 
     def best(self, k: int, handles: Longs, ptr: Longs, plus: Doubles) -> list[list[Picked]] | None:
