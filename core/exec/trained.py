@@ -213,7 +213,7 @@ def problems_of(matched: Matched, model: Owner) -> list[Problem]:
     problems.sort(key=lambda p: (p.where.line, p.where.column) if p.where else (0, 0))
     if found:
         hint = "by shapes and names this map fits; compare it with the model before you take it:\n"
-        hint += _section(matched, found)
+        hint += _section(matched, found, model.weights)
         problems[-1] = replace(problems[-1], hint="\n".join(filter(None, (problems[-1].hint, hint))))
     return problems
 
@@ -225,8 +225,8 @@ def _wants(matched: Matched, model: Owner) -> tuple[Want, ...]:
     return tuple(Want(need.name, need.shape, need.name in tables) for need in unfit)
 
 
-def _section(matched: Matched, found: Mapping[str, Expr]) -> str:
-    """A section `weights`, ready to paste: the map as far as it fits, and what was found."""
+def _section(matched: Matched, found: Mapping[str, Expr], weights: Weights) -> str:
+    """A section `weights`, ready to paste over the spec's: the map as far as it fits, and what was found."""
     values, notes = {}, {}
     for need, state in ((fit.need, fit.state) for fit in matched.fits):
         if expr := found.get(need.name):
@@ -236,7 +236,13 @@ def _section(matched: Matched, found: Mapping[str, Expr]) -> str:
                 notes[need.name] = f"with tables: {{{need.name}: {{rows: {rows[0]}}}}}"
         elif state == "ok" and need.value:
             values[need.name] = need.text
-    return as_yaml(values, notes)
+    section = as_yaml(values, notes)
+    if weights.ignore:
+        section += f"\n  ignore: {list(weights.ignore)}"
+    if (named := weights.named) is None:  # the command line says the file
+        return section
+    written_file = named.text[named.column - 1 :][: named.length]
+    return section.replace("weights:\n", f"weights:\n  file: {written_file}\n", 1)
 
 
 def _listed(names: Sequence[str], most: int = 12) -> str:

@@ -52,6 +52,21 @@ def test_the_map_of_a_model_is_found(root: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(found.values[name], values)
 
 
+def test_the_section_is_pasted_over_one_that_names_the_file(root: Path, tmp_path: Path) -> None:
+    spec = unmapped(root, tmp_path, "torch-childsum")
+    text = spec.read_text()
+    shutil.copy(file_of(root, "torch-childsum"), spec.parent / "w.npz")
+    for section in ("weights: w.npz", "weights: {file: w.npz, ignore: ['old.*', none]}"):
+        spec.write_text(f"{text}{section}\n")
+        with pytest.raises(SpecError) as error:
+            load_weights(open_model(spec, Overrides(dims=SIZES)))
+        hint = error.value.problems[-1].hint
+        spec.write_text(f"{text}{hint[hint.index('weights:') :]}\n")
+        model = open_model(spec, Overrides(dims=SIZES))
+        assert load_weights(model) is not None
+        assert model.weights.ignore == (("old.*", "none") if "ignore" in section else ())
+
+
 def test_recurrent_layers_are_told_apart_by_names(root: Path, tmp_path: Path) -> None:
     error = refused(unmapped(root, tmp_path, "torch-lstm"), file_of(root, "torch-lstm"))
     line = next(line for line in error.problems[-1].hint.splitlines() if "lstm:" in line)
