@@ -1,8 +1,8 @@
-"""Where the time of a run went, and what its process held, as tables."""
+"""Tables of where the time of a run went, and what its process held."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from abw.cli.console import amount, duration, grid
@@ -16,7 +16,7 @@ MOST = 12
 
 
 def profile_table(profile: dict[str, Any]) -> Group:
-    """A row a type, and below what is no type's; reasons are shares of the whole time."""
+    """Tabulate time by type and cause, as shares of the whole time; totals and other causes stand below."""
     from rich.console import Group
 
     reasons = profile["reasons"]
@@ -61,12 +61,23 @@ def profile_table(profile: dict[str, Any]) -> Group:
 
 
 def resident_table(marks: Sequence[dict[str, Any]]) -> Any:  # noqa: ANN401 (a table)
-    """What the process held at the marks of a run; of mini-batches the first, the last, and the largest."""
-    from abw.core.run.resident import told
-
+    """What the process held at the marks of a run."""
     table, before = grid("the process, after", "at", "held", "more"), 0
-    for name, seconds, held in told(marks):
+    for name, seconds, held in chosen_marks(marks):
         more = ("+" if held > before else "") + amount(held - before, "B") if before else ""
         table.add_row(name, duration(seconds), amount(held, "B"), more)
         before = held
     return table
+
+
+def chosen_marks(marks: Sequence[Mapping[str, Any]]) -> list[tuple[str, float, int]]:
+    """Names, seconds and bytes of marks; of mini-batches only the first, the last, and the one with most."""
+    batches = [mark for mark in marks if mark["mini_batch"] is not None]
+    most = max(batches, key=lambda mark: mark["resident_bytes"], default=None)
+    found = []
+    for mark in marks:
+        number = mark["mini_batch"]
+        if number is None or mark in (batches[0], batches[-1], most):
+            name = mark["name"] if number is None else f"{mark['name']} {number}"
+            found.append((name, mark["seconds"], mark["resident_bytes"]))
+    return found

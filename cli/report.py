@@ -82,7 +82,7 @@ def _policies(report: dict[str, Any]) -> Any:  # noqa: ANN401 (a table)
 def _print_costs(report: dict[str, Any], put: partial[None]) -> None:
     """Print seconds, copies and memory, and what was verified."""
     from abw.core.exec.precision import ALLOWED
-    from abw.core.run.streaming import TOLERANCE
+    from abw.core.run.checks import TOLERANCE
 
     seconds = report["seconds"]
     steps = ("read", "record" if "program" in report else "construct", "schedule", "plan", "execute")

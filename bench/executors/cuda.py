@@ -29,7 +29,7 @@ from abw.core.exec.cuda.driver.compiled import SM_90
 from abw.core.exec.cuda.measure.costs import Costs, Times
 from abw.core.exec.cuda.measure.floor import PUBLISHED, Limits
 from abw.core.exec.cuda.tiles import HOPPER, Forms, forms_for
-from abw.core.run.measure import fit
+from abw.core.run.batchsize import fit
 
 # A workload, its hidden size, instances in the mini-batch.
 Setting = tuple[Case, int, int]

@@ -28,7 +28,7 @@ from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params
 from abw.core.exec.reference import ReferenceExecutor
 from abw.core.plan.plan import Plan
-from abw.core.run.streaming import TOLERANCE as REFERENCE_TOLERANCE
+from abw.core.run.checks import TOLERANCE as REFERENCE_TOLERANCE
 
 T = TypeVar("T")
 Outputs = list[Any]

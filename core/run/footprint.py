@@ -1,20 +1,22 @@
-"""The memory that a mini-batch takes, and the process that runs it, said before it runs."""
+"""The memory of a mini-batch and of a process, predicted; plans are cached if they fit into little memory."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from operator import attrgetter, mul
 from typing import Any
 
 import numpy as np
 
 from abw.core.base.memory import available_memory, require_memory
+from abw.core.base.progress import Clock
 from abw.core.cell.normal import size_of
 from abw.core.exec.cpu.quantized import narrow_of
 from abw.core.exec.cpu.target import get_target
 from abw.core.exec.cpu.tiling import layout_of
+from abw.core.exec.interface import Executor, Result
 from abw.core.exec.lower.rows import row_floats
 from abw.core.exec.precision import Precision
 from abw.core.graph.dag import Dag
@@ -23,8 +25,9 @@ from abw.core.ir.model import Model
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import arenas_of
 from abw.core.plan.plan import Plan
-from abw.core.policy.schedule import Schedule
-from abw.core.run.minibatches import MiniBatch
+from abw.core.policy.schedule import Policy, Schedule
+from abw.core.run.minibatches import MiniBatch, run_all
+from abw.core.run.workload import Workload
 
 # Floats of the widest vectors, to which an executor may pad rows.
 LANES = 16
@@ -32,16 +35,16 @@ LANES = 16
 _FIELDS: dict[type[Any], Callable[[Any], Iterable[Any]]] = {
     kind: attrgetter(*(f.name for f in fields(kind))) for kind in (Plan, Nodes, Graph, Schedule, ResultRefs)
 }
-# edges only where a policy has asked for them
+# edges only if a policy has requested them
 _FIELDS[Dag] = lambda dag: (dag.type, *vars(dag).get("edges", ()))
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes of a mini-batch, beside what a process has taken once its executor is prepared.
+    """Bytes of a mini-batch, on top of a process with a prepared executor.
 
-    `arenas`: all values, tables among them; `graph`: the arrays of graph, schedule and plan; `outputs`: what
-    is read in the end.
+    `arenas`: all values, including tables; `graph`: the arrays of graph, schedule and plan; `outputs`: what
+    is read at the end.
     """
 
     arenas: int
@@ -50,17 +53,17 @@ class Footprint:
 
     @property
     def total(self) -> int:
-        """The bytes of all parts together."""
+        """The sum of all parts."""
         return self.arenas + self.graph + self.outputs
 
 
 def footprint(planned: Plan) -> Footprint:
-    """What running a plan takes. O(arenas)."""
+    """The footprint of running a plan. O(arenas)."""
     return _footprint(planned.graph, planned.rows, (planned,))
 
 
 def footprint_of(batch: MiniBatch) -> Footprint:
-    """What a mini-batch takes; of one that has grown, all its values and the plans of its pieces."""
+    """The footprint of a mini-batch; if it has grown, of all its values and the plans of its pieces."""
     if batch.grown is None:
         return footprint(batch.plan)
     return _footprint(batch.grown.result.nodes, batch.grown.rows, batch.grown.pieces)
@@ -73,14 +76,14 @@ def _footprint(nodes: Nodes, rows: Ints, plans: Sequence[Plan]) -> Footprint:
     return Footprint(4 * floats, _array_bytes((nodes, *nodes.results, *parts)), _output_bytes(nodes))
 
 
-# What a node and an operand take at most in the arrays of graph, schedule and plan.
+# The most bytes of a node and of an operand in the arrays of graph, schedule and plan.
 NODE_BYTES, OPERAND_BYTES = 48, 12
 
 
 def grown_footprint(before: Plan, nodes: Sequence[int], operands: int) -> Footprint:
-    """What a mini-batch that grows takes, whose part before growth is planned, with so many further nodes.
+    """The footprint of a growing mini-batch, from the plan `before` growth and the further nodes.
 
-    `nodes` (types,) and `operands`: what comes in rounds and behind them; all values are kept. O(types).
+    `nodes` (types,) and `operands`: those of rounds and after them; all values are kept. O(types).
     """
     found, network = footprint(before), before.graph.network
     pairs = list(zip(network.types, nodes, strict=True))
@@ -92,22 +95,22 @@ def grown_footprint(before: Plan, nodes: Sequence[int], operands: int) -> Footpr
     return Footprint(found.arenas + 4 * floats, found.graph + arrays, found.outputs + read)
 
 
-# What `abw run` holds before it has any weights or instances: Python, NumPy, numba, LLVM, compiled code.
+# Bytes of `abw run` without weights and instances: Python, NumPy, numba, LLVM, compiled code.
 #
-# Measured (`abw bench memory`) where all code was compiled before; compiling it adds some 100 MB for a while.
+# Measured (`abw bench memory`) with all code compiled; compiling it adds some 100 MB for a while.
 AT_REST = 152_000_000
 
-# What a vertex of the instances takes while they are read and found in the graphs.
+# Bytes of a vertex while instances are read and graphs constructed.
 VERTEX_BYTES = 150
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Bytes of a whole process that runs a model by the executor cpu.
+    """Bytes of a process that runs a model on the executor cpu.
 
-    `at_rest`: without a model; `pytorch`: what reads the weights where they are in a file of PyTorch's;
-    `weights`: parameters and tables, and what is packed of them for the kernels;
-    `instances`: those read together; `mini_batches`: the largest one, and those planned beside it.
+    `at_rest`: without a model; `pytorch`: PyTorch, if it reads the weights; `weights`: parameters and tables,
+    also packed for the kernels; `instances`: those read together; `mini_batches`: the largest one, and those
+    planned together with it.
     """
 
     at_rest: int
@@ -118,11 +121,11 @@ class Forecast:
 
     @property
     def total(self) -> int:
-        """All of them: the process's peak."""
+        """The sum: the peak of the process."""
         return self.at_rest + self.pytorch + self.weights + self.instances + self.mini_batches
 
     def document(self) -> dict[str, int]:
-        """As it stands in a report."""
+        """The document in a report."""
         return {**{f.name: getattr(self, f.name) for f in fields(self)}, "total": self.total}
 
 
@@ -135,11 +138,11 @@ def forecast(
     precision: Precision = "float32",
     pytorch: int = 0,
 ) -> Forecast:
-    """What `abw run` takes at most. Cost: laying out the cells, a millisecond each.
+    """Predict the peak memory of `abw run`. Cost: laying out the cells, a millisecond each.
 
-    `largest`: the mini-batch that takes most; `together`: so many of its size are planned before the first
-    runs, or held; `vertices`: of the instances that are read together; `abreast`: so many run at once;
-    `pytorch`: the bytes of importing it, if it is (`reader_bytes`).
+    `largest`: the largest mini-batch; `together`: the number of such that are planned before the first runs;
+    `vertices`: of the instances that are read together; `abreast`: mini-batches that run at once; `pytorch`:
+    the bytes of importing it, if needed (`reader_bytes`).
     """
     found = largest
     plans = abreast * (found.arenas + found.outputs) + together * found.graph
@@ -148,10 +151,10 @@ def forecast(
 
 
 def require_weights(model: Model, held: tuple[int, int] = (2, 2), also: str = "") -> None:
-    """Refuse a model whose weights do not fit, before any of them is taken. Errors: AbwError.
+    """Refuse a model whose weights do not fit into memory, before allocating any. Errors: AbwError.
 
-    Parameters and tables are `held` so often: twice, packed for the executor too, and as they came and in the
-    arenas. `also`: what else is counted in that, in words.
+    `held`: copies of parameters and of tables: as read, and packed or in the arenas. `also`: what else these
+    copies include, in words.
     """
     params, tables = numbers_of(model)
     needed = 4 * (held[0] * params + held[1] * tables)
@@ -163,18 +166,18 @@ def require_weights(model: Model, held: tuple[int, int] = (2, 2), also: str = ""
 
 
 def numbers_of(whose: Model | Network) -> tuple[int, int]:
-    """How many numbers all parameters have, and all tables."""
+    """Count the numbers in all parameters, and in all tables."""
     params = sum(math.prod(p.shape) for p in whose.params)
     return params, sum(t.rows * math.prod(t.shape) for t in whose.tables)
 
 
 def weight_bytes(network: Network, precision: Precision = "float32") -> int:
-    """What parameters and tables take beside the arenas: in float32, and packed for the executor cpu."""
+    """The bytes of parameters and tables besides the arenas: in float32, and packed for the executor cpu."""
     return 4 * sum(numbers_of(network)) + sum(packed_bytes(network, precision).values())
 
 
 def packed_bytes(network: Network, precision: Precision = "float32") -> dict[int, int]:
-    """What is packed for the kernels of the executor cpu, by the numbers of types."""
+    """The bytes packed for the kernels of the executor cpu, by type."""
     target, found = get_target(), {}
     narrow = narrow_of(precision, target)
     for t, (net_type, cell) in enumerate(zip(network.types, arenas_of(network).cells, strict=True)):
@@ -194,7 +197,46 @@ def _output_bytes(nodes: Nodes) -> int:
 
 
 def _array_bytes(parts: Iterable[Any]) -> int:
-    """Each array once, though several parts hold it."""
+    """The bytes of all arrays, counting each once even if several parts hold it."""
     values = (value for part in parts for value in _FIELDS[type(part)](part))
     arrays = {id(value): value.nbytes for value in values if type(value) is np.ndarray}
     return sum(arrays.values())
+
+
+# The most bytes of graphs and plans that are kept: of some 10,000 short sentences.
+CACHE_BYTES = 64 << 20
+
+
+@dataclass(slots=True)
+class PlanCache:
+    """The mini-batches of a workload, planned once and run again by other weights.
+
+    If all plans take more than `most` bytes, or instances grow, nothing is `kept`, and each run plans again.
+    Values are the same to the bit.
+    """
+
+    workload: Workload
+    policy: Policy
+    most: int = CACHE_BYTES
+    kept: list[MiniBatch] = field(default_factory=list)
+    keeps: bool = True
+
+    def run(self, executor: Executor) -> Iterator[tuple[MiniBatch, Result]]:
+        """Run all mini-batches in order on an executor of the workload's network, as `run_all` does.
+
+        Every executor must have as many threads as that of the first run.
+        """
+        if self.kept:
+            for batch in self.kept:
+                yield batch, executor.run(batch.plan)
+            return
+        kept: list[MiniBatch] = []
+        left = self.most
+        clock = Clock("construct", "schedule", "plan", "execute")
+        for batch, result in run_all(self.workload, self.policy, executor, clock):
+            left -= footprint_of(batch).graph
+            self.keeps = self.keeps and left >= 0 and batch.grown is None
+            if self.keeps:
+                kept.append(batch)
+            yield batch, result
+        self.kept = kept if self.keeps else []

@@ -1,4 +1,4 @@
-"""Mini-batches from instances to results: planned, ahead where that helps, and run, in pieces if need be."""
+"""Mini-batches from instances to results: planned, ahead of time if that helps, and run."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from abw.core.base.progress import Clock
 from abw.core.exec.interface import Executor, Result, TooLargeError
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
+from abw.core.graph.growing.history import History, history
+from abw.core.ir.model import Model
 from abw.core.plan.plan import Plan, outputs_to_keep, plan
+from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy, Schedule
 from abw.core.run.growing.grow import Grown, grow
-from abw.core.run.workload import Workload
+from abw.core.run.workload import Workload, open_networks, open_workload, read_instances, usual_executor
 
-# Small mini-batches of so many nodes are planned together, before the first of them runs: kernels fill the
-# caches with weights and values, and what plans finds its code and tables there only if it does several.
+# Small mini-batches are planned together, up to this many nodes, before the first of them runs: kernels fill
+# the caches with weights and values, and evict the planner's code and tables.
 TOGETHER = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A graph, what a policy saw of it (`dag`) and made of that (`schedule`), and its plan.
-
-    The plan's own schedule is of the graph's types.
-    """
+    """A graph, the `dag` and `schedule` of a policy, and its plan, whose schedule is of the graph's types."""
 
     graph: Graph
     dag: Dag
@@ -42,9 +42,9 @@ class Planned:
 class MiniBatch:
     """Instances `first` to `last` (exclusive) of a workload, ready to run, or grown.
 
-    `window` numbers the mini-batch that they are, or are a part of: of several where instances between them
-    were left out, or as `piece` of one that did not fit the executor's memory. One that has `grown` was
-    executed in pieces, of which graph, schedule and plan are the whole: they are made when asked for.
+    `window` is the number of the mini-batch. Several have the same one where instances between them were left
+    out, or if they are each a `piece` of one that did not fit the executor's memory. A mini-batch that has
+    `grown` was executed in pieces; its graph, schedule and plan are those of the whole, made on demand.
     """
 
     window: int
@@ -55,42 +55,42 @@ class MiniBatch:
 
     @property
     def grown(self) -> Grown | None:
-        """The mini-batch if it has grown."""
+        """What has grown, or None."""
         return self.made if isinstance(self.made, Grown) else None
 
     @property
     def graph(self) -> Graph:
-        """Its graph."""
+        """The dataflow graph."""
         return self.made.graph
 
     @property
     def dag(self) -> Dag:
-        """What the policy saw of the graph; of one that has grown, all of it."""
+        """The graph as the policy sees it; of a grown mini-batch, all of it."""
         return self.made.dag if isinstance(self.made, Planned) else self.made.graph.dag
 
     @property
     def schedule(self) -> Schedule:
-        """What the policy made of that."""
+        """The batches of `dag`."""
         return self.made.schedule
 
     @property
     def batches(self) -> int:
-        """How many batches there are."""
+        """The number of batches."""
         return self.made.batches if isinstance(self.made, Grown) else len(self.made.schedule)
 
     @property
     def unseen(self) -> int:
-        """At how many steps the policy met a state that it had not seen."""
+        """The number of steps at which the policy was in a state unseen in training."""
         return self.made.unseen if isinstance(self.made, Grown) else self.made.schedule.unseen
 
     @property
     def plan(self) -> Plan:
-        """A plan of the whole."""
+        """The plan of the whole graph."""
         return self.made.plan
 
     @property
     def executed(self) -> tuple[Plan, ...]:
-        """The plans that were executed: one, unless the mini-batch has grown."""
+        """The plans that were executed: one, or those of all rounds of growth."""
         return self.made.pieces if isinstance(self.made, Grown) else (self.made.plan,)
 
 
@@ -113,11 +113,10 @@ def planned(
     keep_all: bool = False,
     times: int = 1,
 ) -> MiniBatch:
-    """Instances `first` to `last` (exclusive) as a mini-batch: its graph, scheduled, and planned to be run.
+    """Construct, schedule and plan instances `first` to `last` (exclusive) as a mini-batch.
 
-    The one way from instances to a plan. Of the values the plan keeps the model's outputs, or what
-    `keep_all`, `times` (see `outputs_to_keep`) and the executor make of that. `clock` counts what construct,
-    schedule and plan take. Errors: InstanceError.
+    The plan keeps the values of the model's outputs, or more by `keep_all`, `times` (see `outputs_to_keep`)
+    and the executor. `clock` counts the three phases. Errors: InstanceError.
     """
     clock = clock or _uncounted
     with clock("construct"):
@@ -127,7 +126,7 @@ def planned(
         schedule = policy.schedule(dag)
         launched = workload.networks.launched(graph, schedule)
     with clock("plan"):
-        # on a device batches wait for those alone that they read from, not for earlier readers of a row
+        # on a device, batches wait only for those that they read from, not for earlier readers of a row
         keep = None if keep_all or executor.abilities.overlaps else outputs_to_keep(graph, times)
         made = plan(graph, executor.arrange(graph, launched), keep)
     return MiniBatch(window, first, last, Planned(graph, dag, schedule, made))
@@ -136,8 +135,9 @@ def planned(
 def run_one(
     workload: Workload, policy: Policy, executor: Executor, first: int, last: int, *, keep_all: bool = False
 ) -> tuple[MiniBatch, Result] | None:
-    """One mini-batch of instances that do not grow, as `run_all` gives it, with nothing between; None where
-    it does not fit the executor's memory. Errors: InstanceError.
+    """Run one mini-batch of instances that do not grow, with the least overhead.
+
+    Returns None if it does not fit the executor's memory. Errors: InstanceError.
     """
     batch = planned(workload, policy, executor, first, last, keep_all=keep_all)
     try:
@@ -158,13 +158,10 @@ def run_all(
 ) -> Iterator[tuple[MiniBatch, Result]]:
     """Plan and run a workload's mini-batches in order; read each result before asking for the next.
 
-    They are its `windows`, unless others are given.
-
-    One that does not fit the executor's memory comes as its halves, or theirs. Instances that the model
-    cannot be run on are told to `leave_out`, earlier than the mini-batch is there; without it, that is an
-    error. Of values that are no outputs of the model the memory is given again where it is much (see
-    `outputs_to_keep`), unless `keep_all` says otherwise. Errors: InstanceError; TooLargeError where one
-    instance alone does not fit.
+    `windows`: other mini-batches than the workload's. One that does not fit the executor's memory is halved
+    until it does. `leave_out` is called with instances that the model cannot be run on, before their
+    mini-batch is yielded; without it, they are errors. With `keep_all`, the values of all nodes are kept, not
+    only outputs (`outputs_to_keep`). Errors: InstanceError; TooLargeError if one instance alone does not fit.
     """
     if workload.ground is not None:
         for number, (first, last) in enumerate(workload.windows() if windows is None else windows):
@@ -189,7 +186,7 @@ def _grown(
     last: int,
     leave_out: Callable[[InstanceError], None] | None,
 ) -> Iterator[tuple[MiniBatch, Result]]:
-    """Grow the instances of a window: in several mini-batches where some are left out, or all do not fit."""
+    """Grow the instances of a window, in several mini-batches if some are left out or not all fit."""
     assert workload.ground is not None
     networks = workload.networks
 
@@ -223,7 +220,7 @@ def each_window(
     leave_out: Callable[[InstanceError], None] | None,
     windows: Iterable[tuple[int, int]] | None,
 ) -> Iterator[MiniBatch]:
-    """The mini-batches of all windows."""
+    """Yield the mini-batches of all windows."""
     for number, (first, last) in enumerate(workload.windows() if windows is None else windows):
         yield from _around(partial(made, number), first, last, leave_out)
 
@@ -234,9 +231,9 @@ def _around(
     last: int,
     leave_out: Callable[[InstanceError], None] | None,
 ) -> Iterator[MiniBatch]:
-    """The mini-batch of a window; several around instances that are left out.
+    """Yield the mini-batch of a window, or several around instances that are left out.
 
-    (Not a closure that calls itself: such a circle keeps the workload until the collector comes by.)
+    (A closure that calls itself would be a cycle, which keeps the workload until the collector runs.)
     """
     while first < last:
         try:
@@ -251,25 +248,25 @@ def _around(
 
 
 class Made(Protocol):
-    """A mini-batch that is planned."""
+    """A planned mini-batch."""
 
     @property
     def graph(self) -> Graph:
-        """Its graph."""
+        """The dataflow graph."""
 
 
 M = TypeVar("M", bound=Made)
 
 
 def together(batches: Iterator[M]) -> Iterator[M]:
-    """The same, made until they have TOGETHER nodes before the first of them is given."""
+    """Yield mini-batches, of which TOGETHER nodes are planned before the first is yielded."""
     return chain.from_iterable(bundles(batches, lambda _, nodes: nodes >= TOGETHER))
 
 
 def bundles(batches: Iterator[M], full: Callable[[list[M], int], bool]) -> Iterator[list[M]]:
-    """The same, so many made one after the other as make a bundle full, by these and their nodes.
+    """Collect mini-batches until `full(bundle, nodes)`; the last bundle may be empty.
 
-    The last bundle may be empty. What making one raises is raised here in its place.
+    An error of planning is raised after the bundle of what precedes it.
     """
     while True:
         made: list[M] = []
@@ -294,7 +291,7 @@ def bundles(batches: Iterator[M], full: Callable[[list[M], int], bool]) -> Itera
 def in_pieces(
     made: Callable[[int, int, int], MiniBatch], executor: Executor, clock: Clock, batch: MiniBatch
 ) -> Iterator[tuple[MiniBatch, Result]]:
-    """Run a mini-batch, as halves made anew where it does not fit the executor's memory."""
+    """Run a mini-batch, as halves planned anew if it does not fit the executor's memory."""
     try:
         with clock("execute"):
             result = executor.run(batch.plan)
@@ -307,3 +304,27 @@ def in_pieces(
             yield from in_pieces(made, executor, clock, half)
     else:
         yield batch, result
+
+
+def history_of(workload: Workload, batch: MiniBatch, result: Result) -> History:
+    """Describe how a mini-batch has grown (`history`). Raises ValueError for one that has not."""
+    ground, grown = workload.ground, batch.grown
+    if ground is None or grown is None:
+        raise ValueError("the mini-batch has not grown")
+    nodes, read = result.nodes, result.values
+    return history(ground, batch.first, batch.last, grown.instances, nodes, read, grown.picks)
+
+
+def history_again(model: Model, first: int, last: int, seed: int = 0) -> History | None:
+    """Describe how instances `first` to `last` (exclusive) of a model's data grow; None if nothing grows.
+
+    Grows them on the executor cpu, by the model's weights or those of the seed. Errors: DataError,
+    InstanceError; TooLargeError if they do not fit together.
+    """
+    networks = open_networks(model, "cell")
+    workload = open_workload(model, read_instances(model.data, last - first, first), networks)
+    if workload.ground is None:
+        return None
+    executor, clock = usual_executor(model, networks, seed), Clock("construct", "schedule", "plan", "execute")
+    batch, result = next(run_all(workload, Critical(), executor, clock))
+    return history_of(workload, batch, result)

@@ -1,49 +1,53 @@
-"""What is measured, checked and written beside a run."""
+"""What is measured, compared, checked and kept during a run."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from abw.core.base.memory import peak_resident, peak_since, settle
+from abw.core.base.memory import peak_resident, peak_since, resident, settle
 from abw.core.base.progress import Clock, SpanClock
 from abw.core.exec.interface import Profiler, Recorder
+from abw.core.graph.bounds import lower_bound
+from abw.core.graph.growing.history import bound_by_rounds
 from abw.core.ir.growth import Growth
 from abw.core.ir.network import Network
-from abw.core.run.compared import Compared
+from abw.core.policy.registry import get_policy
+from abw.core.policy.trace import ready_counts
 from abw.core.run.footprint import Footprint, footprint_of
 from abw.core.run.options import CommonOptions
 from abw.core.run.run import Observer, Ran
 from abw.core.run.streaming import RanModel
-from abw.core.run.times import save_times
-from abw.core.run.trace import TRACED, write_trace
+from abw.core.run.trace import TRACED, save_times, write_trace
 from abw.core.store.grown import GrownWriter
+from abw.core.store.runs import save_batch
 
 
 class Memory(Observer[Ran[Any]]):
-    """What the process held before the first mini-batch, what the largest one was said to take on top of it,
-    where so many ran at once, and the peak while they ran.
+    """Measures memory: of the process before the first mini-batch and at its peak, and the predicted need of
+    the largest mini-batch.
     """
 
     needed: Footprint | None = None
 
     def begin(self, folder: Path) -> None:
-        """What is held before."""
+        """Note what the process holds."""
         self.earlier, self.before = peak_resident(), settle()
 
     def look(self, ran: Ran[Any]) -> None:
-        """What a mini-batch needs, before others look at its graph and keep what they find."""
+        """Note what a mini-batch needs, before other observers cache properties of its graph."""
         found = footprint_of(ran.batch) if ran.batch else None
         if found and (self.needed is None or found.total > self.needed.total):
             self.needed = found
 
     def end(self) -> None:
-        """The peak."""
+        """Note the peak."""
         self.during = peak_since()
 
     def report(self, report: dict[str, Any], folder: Path) -> None:
-        """Bytes; None where they cannot be measured, or were not said."""
+        """Report bytes; None if they cannot be measured or predicted."""
         report["peak_memory_bytes"] = max(self.earlier, peak_resident())
         before, needed, during = self.before, self.needed, self.during
         if before is not None and needed is not None and during is not None:
@@ -57,34 +61,34 @@ class Memory(Observer[Ran[Any]]):
 
 
 class Verification(Observer[Ran[Any]]):
-    """Schedules, plans, values and decisions, checked."""
+    """Checks schedules, plans, values and decisions."""
 
     error, decisions, close = 0.0, 0, 0
 
     def read(self, ran: Ran[Any]) -> None:
-        """Check a mini-batch. Errors: AbwError for what is wrong."""
+        """Check a mini-batch. Errors: AbwError."""
         error, decisions, close = ran.verify()
         self.error = max(self.error, error)
         self.decisions += decisions
         self.close += close
 
     def report(self, report: dict[str, Any], folder: Path) -> None:
-        """The largest error; of what decides how many decisions were made again."""
+        """Report the largest error, and the number of decisions that were made again."""
         report["max_error"] = self.error
         for decided in filter(None, (report["growth"], report.get("program"))):
             decided |= {"decisions": self.decisions, "close": self.close}
 
 
 def usual_observers(options: CommonOptions, policy: str) -> list[Observer[Any]]:
-    """What observes every run; its `policy` by its name."""
+    """The observers of every run by a `policy` of that name."""
     found: list[Observer[Any]] = [Memory(), Compared(policy)]
     return [*found, Verification()] if options.verify else found
 
 
 class Timeline(Observer[RanModel]):
-    """Where the time of a model's executor goes: a profile, a trace, when each batch was executed.
+    """Records where an executor's time goes: a profile, a trace, and when each batch was executed.
 
-    `trace`: the file that it is written to. `keep`: whether times are kept in the run's folder.
+    `trace`: the file of the trace. `keep`: whether times are kept in the run's folder.
     """
 
     def __init__(
@@ -93,7 +97,7 @@ class Timeline(Observer[RanModel]):
         self.profiler, self.recorder, self.trace, self.keep = profiler, recorder, trace, keep
 
     def measure(self, clock: Clock, network: Network) -> None:
-        """From now on. Both are the run's."""
+        """Begin to measure, by the clock and network of the run."""
         self.clock, self.network = clock, network
         if self.profiler:
             self.profiler.measure()
@@ -101,17 +105,17 @@ class Timeline(Observer[RanModel]):
             self.recorder.record(TRACED)
 
     def begin(self, folder: Path) -> None:
-        """Note from here on, without the runs that chose the mini-batch."""
+        """Forget the runs that chose the mini-batch."""
         if self.recorder:
             self.recorder.record(TRACED)
 
     def read(self, ran: RanModel) -> None:
-        """Measure the plan that was run last."""
+        """Sample the plan that was run last."""
         if self.profiler:
             self.profiler.sample(ran.batch.plan)
 
     def report(self, report: dict[str, Any], folder: Path) -> None:
-        """The profile, and files of the rest. Errors: AbwError where they cannot be written."""
+        """Report the profile; write the trace and the times. Errors: AbwError if they cannot be written."""
         noted = self.recorder.recorded() if self.recorder else []
         if self.trace and isinstance(self.clock, SpanClock):
             write_trace(self.trace, report, self.clock.spans, noted, self.network)
@@ -121,8 +125,9 @@ class Timeline(Observer[RanModel]):
 
 
 class Growing(Observer[RanModel]):
-    """What grows: vertices by kind, instances that had `most` of a kind and wanted more, why Python drove the
-    rounds, if it did. `writer`: where the instances go when they have grown, if anywhere.
+    """Counts vertices that grow, by kind, and instances cut off at `most`; also why Python drove the rounds.
+
+    `writer`: writes the instances when they have grown.
     """
 
     def __init__(self, growth: Growth, writer: GrownWriter | None) -> None:
@@ -131,7 +136,7 @@ class Growing(Observer[RanModel]):
         self.vertices, self.cut = Counter[str](), Counter[str]()
 
     def read(self, ran: RanModel) -> None:
-        """Count and write what has grown."""
+        """Count and write what has grown in a mini-batch."""
         grown = ran.batch.grown
         assert grown is not None
         self.driven = self.driven or grown.driven
@@ -142,10 +147,117 @@ class Growing(Observer[RanModel]):
                 self.writer.write(grown.instances)
 
     def report(self, report: dict[str, Any], folder: Path) -> None:
-        """What is said of it, besides rounds and decisions."""
+        """Report everything but rounds and decisions."""
         cut = {kind.name: kind.most for kind in self.growth.kinds if self.cut.get(kind.name)}
         report["growth"] |= {
             "driven": self.driven,
             "vertices": dict(self.vertices),
             "cut": {name: {"instances": self.cut[name], "most": most} for name, most in cut.items()},
         }
+
+
+# The policies that a run is compared with.
+COMPARED = ("depth", "agenda")
+# The number of mini-batches whose graph and schedule are kept, and used to compare policies.
+KEPT = 32
+
+
+class Compared(Observer[Ran[Any]]):
+    """Compares the run with lower bounds and other policies.
+
+    Keeps the graphs and schedules of the first mini-batches. `whole` counts the mini-batches whose complete
+    graph was examined: all that were planned as a whole, of others only those kept. Bounds and other policies
+    are those of the graph after growth; `by_rounds` is the bound of batches that are made round by round, as
+    the run's own are.
+    """
+
+    def __init__(self, policy: str) -> None:
+        """`policy`: the name of the run's own."""
+        self.policy = policy
+        self.kept = self.batches = self.kept_bound = self.by_rounds = self.whole = self.bound = 0
+        self.kernels_avoided = self.bytes_avoided = 0
+        self.compared = dict.fromkeys(COMPARED, 0)
+
+    def begin(self, folder: Path) -> None:
+        """Note the folder of what is kept."""
+        self.folder = folder
+
+    def look(self, ran: Ran[Any]) -> None:
+        """Compare a mini-batch; keep it if it is one of the first."""
+        keep = ran.number < KEPT
+        batch = ran.batch
+        if not (keep or (batch and batch.grown is None)):
+            return
+        graph, dag, schedule = ran.whole()
+        bound = int(lower_bound(dag).sum())
+        self.whole += 1
+        self.bound += bound
+        if batch:
+            contiguous = batch.plan.counts
+            self.kernels_avoided += contiguous.memory_kernels - ran.counted["memory_kernels"]
+            self.bytes_avoided += contiguous.bytes_moved - ran.counted["bytes_moved"]
+        if not keep:
+            return
+        rounds = ran.keep(self.folder)
+        if rounds is not None:
+            self.by_rounds += int(bound_by_rounds(dag, rounds).sum())
+        save_batch(self.folder, ran.number, graph, dag, schedule, ready_counts(dag, schedule, rounds))
+        for name in COMPARED:
+            self.compared[name] += len(get_policy(name).schedule(dag))
+        self.kept += 1
+        self.batches += len(schedule)
+        self.kept_bound += bound
+
+    def report(self, report: dict[str, Any], folder: Path) -> None:
+        """Report the comparison; what is not known for all mini-batches stays None."""
+        report["compared"] = {**self.compared, self.policy: self.batches}
+        report |= {"kept": self.kept, "kept_lower_bound": self.kept_bound}
+        if report["growth"]:
+            report["kept_bound_by_rounds"] = self.by_rounds
+        if self.whole == report["mini_batches"]:
+            report["lower_bound"] = self.bound
+            if not report.get("program"):  # which has no plan of the whole
+                avoided = {
+                    "memory_kernels_avoided": self.kernels_avoided,
+                    "bytes_avoided": self.bytes_avoided,
+                }
+                report |= avoided
+
+
+# The most marks of mini-batches that are kept; of more, every second one, every fourth, and so on.
+MARKS = 256
+
+
+class Resident(Observer[Ran[Any]]):
+    """Records what the process holds at marks of a run, if asked to; a mark costs some 30 us."""
+
+    def __init__(self, *, asked: bool) -> None:
+        """Start the clock."""
+        self._asked, self._begin = asked, time.perf_counter()
+        self._marks: list[dict[str, Any]] = []
+        self._every = 1
+
+    def mark(self, name: str, mini_batch: int | None = None) -> None:
+        """Record that `name` is done: a noun, or the mini-batch of this number."""
+        if not self._asked or (mini_batch or 0) % self._every or (held := resident()) is None:
+            return
+        seconds = time.perf_counter() - self._begin
+        self._marks.append(
+            {"name": name, "mini_batch": mini_batch, "seconds": seconds, "resident_bytes": held}
+        )
+        if sum(mark["mini_batch"] is not None for mark in self._marks) > MARKS:
+            self._every *= 2
+            self._marks = [mark for mark in self._marks if (mark["mini_batch"] or 0) % self._every == 0]
+
+    def read(self, ran: Ran[Any]) -> None:
+        """Mark a mini-batch."""
+        self.mark("mini-batch", ran.number)
+
+    def document(self) -> list[dict[str, Any]] | None:
+        """The marks in order, with seconds since the start; None if nothing was recorded."""
+        return self._marks or None
+
+    def report(self, report: dict[str, Any], folder: Path) -> None:
+        """Mark the end, and report all marks."""
+        self.mark("writing")
+        report["resident"] = self.document()

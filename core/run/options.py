@@ -18,11 +18,11 @@ from abw.core.spec.load import Overrides
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonOptions:
-    """How to run whatever runs: what `abw run`'s flags say of specs and programs.
+    """Options of a run that specs and programs share.
 
-    `told`: the executor's own options (`get_executor`). `output`: where the outputs go instead of the run's
-    folder. `keep`: whether the run stays on disk, with a `note` and `tags`. `shard`: which section of the
-    data is run alone, into a part of `output`.
+    `told`: the executor's own options (`get_executor`). `output`: the file of outputs, by default in the
+    run's folder. `keep`: whether the run stays on disk, with a `note` and `tags`. `shard`: the section of the
+    data that is run, into a part of `output`.
     """
 
     told: Mapping[str, object] = field(default_factory=dict)
@@ -39,12 +39,12 @@ class CommonOptions:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions(CommonOptions):
-    """How to run a spec.
+    """Options of a run of a spec.
 
-    `input`: a pipe to read instances from (`-`: standard input) instead of the model's data, which are then
-    what a policy is learned from; its first lines are where the model has none. `grown`: where instances
-    that grew go. `auto_batch`: the mini-batch is chosen, such that it takes `memory` bytes at most (None: a
-    share of those available). `trace`: where the run's timeline goes.
+    `input`: a pipe of instances (`-`: standard input) to run instead of the model's data; policies are still
+    learned from these, or from the first lines of the pipe if the model has none. `grown`: the file of grown
+    instances. `auto_batch`: choose the mini-batch, of at most `memory` bytes (None: a share of what is
+    available). `trace`: the file of the timeline.
     """
 
     policy: str = CHOSEN
@@ -65,17 +65,17 @@ class RunOptions(CommonOptions):
 
     @property
     def passes(self) -> list[str]:
-        """What is done to graphs before they are scheduled."""
+        """The names of what is done to graphs before they are scheduled."""
         return [name for name, on in (("fuse", self.fuse), ("group", self.group)) if on]
 
     def asked(self, model: Model, networks: Networks) -> Asked:
-        """The policy asked for."""
+        """The policy that these options request."""
         launch = launch_seconds(networks.network, self.executor)
         batch = model.data.batch
         return Asked(self.policy, self.encoding, self.seed, batch, launch, self.train_limit)
 
     def cut(self, model: Model, overrides: Overrides, what: str = "--shard") -> Cut:
-        """How this run is cut into shards, which `what` asks for. Errors: AbwError where it cannot be."""
+        """How the option `what` cuts this run into shards. Errors: AbwError if it cannot be cut."""
         data = model.data
         refused = {
             "--grown": (self.grown, "its file would have to be put together, too"),
@@ -122,7 +122,7 @@ class Preset:
     summary: str
 
 
-# After the systems compared in ED-Batch, section 5. Weights are stacked before the run in all of them.
+# The systems compared in ED-Batch, section 5. In all of them, weights are stacked before the run.
 PRESETS: Mapping[str, Preset] = {
     "vanilla-dynet": Preset(
         "agenda-static", "best", "op", "declared", "blas",

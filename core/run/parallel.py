@@ -1,4 +1,4 @@
-"""Mini-batches of instances that come chunk after chunk, run side by side where that helps."""
+"""Mini-batches of instances that arrive in chunks, run in parallel if that helps."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from abw.core.run.workload import Workload
 
 T = TypeVar("T")
 
-# Mini-batches of so many nodes are planned together, and of more where many are left: the caches of a thread
-# that plans now and executes then are cold each time.
+# Nodes of the mini-batches that are planned together, fewest and usual: a thread that alternates between
+# planning and executing has cold caches each time.
 FEWEST, ENOUGH = 1 << 11, 1 << 13
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Some instances of many, with the mini-batches that they are to be run in.
+    """A chunk of instances with the mini-batches that they are run in.
 
-    Instances that the model cannot be run on are told to `leave_out`; without it, that is an error. `told`:
-    whatever else is to be known of them when they have run.
+    `leave_out` is called with instances that the model cannot be run on; without it, they are errors. `told`:
+    anything that the caller attaches.
     """
 
     workload: Workload
@@ -49,7 +49,7 @@ class Part:
     told: Any = None
 
 
-# Mini-batches in order, each with its result and with what reads it.
+# Mini-batches in order, each with its result and a function that reads it.
 Found = Iterator[tuple[MiniBatch, Result, Callable[[], T]]]
 
 
@@ -63,12 +63,12 @@ def read_parts(
     keep_all: bool = False,
     alone: bool = False,
 ) -> Iterator[tuple[Part, int, Found[T]]]:
-    """As `run_all`, part by part, with what gives `read(part, batch, result)`: to be called before the next.
+    """Run parts as `run_all` does; yields with each mini-batch what returns `read(part, batch, result)`.
 
-    With each part comes on how many threads its mini-batches run side by side: not if `alone`, and 0 where
-    they are better run one by one. Each then runs on one thread that also reads its result, while the next
-    ones are planned, those of the next parts, too; `result` has no values any more, and parts are asked for
-    by other threads, one at a time. `clock` counts the seconds of all threads.
+    Call that before the next mini-batch. With each part comes the number of threads that run its mini-batches
+    in parallel: 0 if they run one by one, always so if `alone`. In parallel, a mini-batch runs and is read on
+    one thread, while the next ones are planned, also those of later parts; its `result` has no values then,
+    and parts are requested by other threads, one at a time. `clock` counts the seconds of all threads.
     """
     for many, some in groupby(parts, lambda part: 0 if alone else side_by_side(executor, part)):
         if many:
@@ -96,7 +96,7 @@ def _one_by_one(
 
 @dataclass(frozen=True, slots=True)
 class _Share(Generic[T]):
-    """Some mini-batches of a part, planned; and when they have run, what they gave, and in what time."""
+    """Planned mini-batches of a part; when they have run, their results, and the seconds they took."""
 
     part: Part
     batches: list[MiniBatch]
@@ -149,17 +149,17 @@ def _given(value: T) -> T:
 
 
 class _Portions:
-    """Mini-batches in portions that are planned together.
+    """Divides mini-batches into portions that are planned together.
 
-    They are small at first, so that all threads have something to do soon, and where only few are left, so
-    that all end at about the same time.
+    Portions are small at first, so that all threads soon have work, and at the end, so that all threads end
+    at about the same time.
     """
 
     def __init__(self, threads: int) -> None:
         self._threads, self._taken, self._left = threads, 0, 0
 
     def of(self, batches: Iterator[MiniBatch], windows: int) -> Iterator[list[MiniBatch]]:
-        """The mini-batches of so many windows; the last portion may be empty."""
+        """Divide the mini-batches of this number of windows; the last portion may be empty."""
         self._left = windows
         for some in bundles(batches, self._full):
             yield some
@@ -171,22 +171,22 @@ class _Portions:
         return nodes >= (FEWEST if few else ENOUGH)
 
 
-# Mini-batches whose values take so many bytes run side by side: smaller ones are done before a thread has
-# woken; those that take more, with tables and plans, are better shared by all threads than held at once.
+# Bytes of values, from and to, of mini-batches that run in parallel: smaller ones end before a thread wakes;
+# larger ones, with tables and plans, are better shared by all threads than held at once.
 LEAST, MOST = 1 << 17, 1 << 25
-# Bytes that a vertex takes in graph, schedule and plan, with room to spare.
+# Bytes of a vertex in graph, schedule and plan, a generous estimate.
 OF_VERTEX = 256
 
 
 def side_by_side(executor: Executor, part: Part) -> int:
-    """On how many threads a part's mini-batches run side by side; 0 where they are better run one by one."""
+    """The number of threads that run a part's mini-batches in parallel; 0 to run them one by one."""
     return len(executor.twins()) if should_parallelise(part.workload, part.windows) else 0
 
 
 def should_parallelise(workload: Workload, windows: Sequence[tuple[int, int]]) -> bool:
-    """Whether these are several mini-batches, and neither too small nor too large to run side by side.
+    """Whether there are several mini-batches, neither too small nor too large to run in parallel.
 
-    Those that grow run one by one.
+    Growing ones run one by one.
     """
     if len(windows) < 2 or workload.ground is not None:
         return False

@@ -1,4 +1,4 @@
-"""The main job from end to end: spec, data, graph, policy, schedule, plan, execution, and the run on disk."""
+"""`abw run` of a spec from end to end: compile, choose policy and mini-batch, run, keep the run on disk."""
 
 from __future__ import annotations
 
@@ -24,15 +24,13 @@ from abw.core.jit.decorators import is_compiled
 from abw.core.policy.registry import CHOSEN, LEARNED, get_policy
 from abw.core.policy.rules.depth import Depth
 from abw.core.run.batchsize import LARGEST, SHARE, choose, try_growing, try_sizes
-from abw.core.run.compared import COMPARED
-from abw.core.run.finite import refuse_weights
+from abw.core.run.checks import refuse_weights
 from abw.core.run.footprint import require_weights
 from abw.core.run.learning import Asked, Learned, chosen_policy, kept_policy, train
 from abw.core.run.minibatches import planned, run_all
-from abw.core.run.observers import Growing, Timeline, usual_observers
+from abw.core.run.observers import COMPARED, Growing, Resident, Timeline, usual_observers
 from abw.core.run.options import RunOptions as RunOptions
 from abw.core.run.precompile import BOUND, PLAN, Beside, compiling_beside
-from abw.core.run.resident import Resident
 from abw.core.run.run import require_targets, shown_data, spare_read, weights_document
 from abw.core.run.shards import Share
 from abw.core.run.streaming import ModelRun, columns_of
@@ -40,7 +38,7 @@ from abw.core.run.workload import Workload, open_model, open_networks, open_samp
 from abw.core.spec.load import Overrides
 from abw.core.store.grown import open_grown, require_lines
 
-# What a first run says that it waits for.
+# The phase of a first run, which compiles abw's own code.
 FIRST_TIME = "compile abw's own code, once after installing: 10 to 40 s"
 
 
@@ -91,7 +89,7 @@ def run(
 
 
 def _timeline(executor: Executor, options: RunOptions) -> Timeline:
-    """What notes where time goes. Errors: AbwError where the executor cannot say it."""
+    """The observer of time. Errors: AbwError if the executor cannot measure it."""
     profiler = executor.profiler if options.profile else None
     recorder = executor.recorder if options.trace or options.profile else None
     refused = {
@@ -106,7 +104,7 @@ def _timeline(executor: Executor, options: RunOptions) -> Timeline:
 
 
 def _require_targets(model: Model, options: RunOptions) -> None:
-    """Say before any work what cannot be written to. Errors: AbwError."""
+    """Check, before any work, the files that will be written. Errors: AbwError."""
     for target in filter(None, (options.output, options.grown, options.trace)):
         if not target.parent.is_dir():
             hint = f"make it (mkdir -p {target.parent}), or name another"
@@ -115,7 +113,7 @@ def _require_targets(model: Model, options: RunOptions) -> None:
 
 
 def _require_growth(model: Model, options: RunOptions) -> None:
-    """Refuse what does not go with a model that grows, or with one that does not. Errors: AbwError."""
+    """Refuse options that a model that grows, or one that does not, cannot have. Errors: AbwError."""
     if options.grown and not model.growth:
         hint = "--grown is for specs with a section grow"
         raise AbwError(f"nothing grows in {model.name}", hint=hint, exit_code=2)
@@ -127,12 +125,12 @@ def _require_growth(model: Model, options: RunOptions) -> None:
         raise AbwError(f"--output and --grown are both {options.grown}", hint=hint, exit_code=2)
 
 
-# What a report says of growth, in this order.
+# The keys of growth in a report.
 GROWTH = "rounds driven vertices cut decisions close"
 
 
 class _SpecRun(ModelRun):
-    """A run of a spec, with all that its report says."""
+    """A run of a spec with its complete report."""
 
     hoist: bool
     trained: Trained | None
@@ -143,7 +141,7 @@ class _SpecRun(ModelRun):
     tried: dict[str, Any] | None = None
 
     def about(self) -> dict[str, Any]:
-        """The model, the policy and the options."""
+        """Describe the model, the policy and the options."""
         options, learned, model = self.options, self.learned, self.model
         return {
             "data": shown_data(options.input or model.data.path),
@@ -163,7 +161,7 @@ class _SpecRun(ModelRun):
         }
 
     def more(self) -> dict[str, Any]:
-        """Growth, training, the mini-batch chosen."""
+        """Describe growth, learning, and the choice of the mini-batch."""
         options, model, learned, own = self.options, self.model, self.learned, None
         first = self.share.section.seen if self.share else 0
         if learned and not options.input:
@@ -179,10 +177,7 @@ class _SpecRun(ModelRun):
         }
 
     def prepare(self, prepared: Callable[[Executor], None]) -> None:
-        """Compile all that is to run, choose policy and mini-batch: `prepared` is called with the executor.
-
-        Errors: AbwError.
-        """
+        """Compile, choose policy and mini-batch, call `prepared` with the executor. Errors: AbwError."""
         options, clock, model = self.options, self.clock, self.model
         self.progress.phase("compile" if is_compiled(place) else FIRST_TIME)
         with clock("compile"):
@@ -214,7 +209,7 @@ class _SpecRun(ModelRun):
                 self.held.mark("compiling")
 
             def ready(name: str) -> None:
-                """Compile what a policy runs: that is not learning."""
+                """Compile what a policy runs; the time does not count as learning."""
                 before = clock.seconds["compile"]
                 with clock("compile"):
                     beside.wait(name)
@@ -231,7 +226,7 @@ class _SpecRun(ModelRun):
             self._choose_size(sample, used)
 
     def _choose_size(self, sample: Workload, used: int) -> None:
-        """Take the mini-batch that is best of those tried."""
+        """Choose the best mini-batch of those tried."""
         options, model = self.options, self.model
         with self.clock("compile"):
             self.progress.phase("choose the mini-batch")
@@ -247,20 +242,22 @@ class _SpecRun(ModelRun):
 
 
 def _warm_up(sample: Workload, instances: int, executor: Executor, beside: Beside) -> Dag:
-    """Compile all that a run needs, on so many instances, so that no measurement contains it; their dag.
+    """Run some instances, so that nothing is compiled during measurements; returns their dag.
 
-    All but what the policy asked for needs, and in turn with what the other process compiles.
+    The requested policy is not compiled here. Waits for what the other process compiles.
     """
     if beside.process:
         sample.graph(0, instances)
         beside.wait(PLAN)
-    # the mini-batches to come may be larger in more than their number
+    # later mini-batches may be larger by more than their number of instances
     times = 2 * -(-sample.model.data.batch // instances)
     batch = planned(sample, Depth(), executor, 0, instances, times=times)
     result = executor.run(batch.plan)
     for refs in batch.graph.results:
         result.values(refs.reference)
-    if sample.model.growth:  # which has grown in the sample: its outputs are read otherwise
+    if (
+        sample.model.growth
+    ):  # the sample has grown already, and outputs of growing instances are read differently
         seeds = open_seeds(sample.model, sample.networks, instances, skip_bad=True)
         clock = Clock("construct", "schedule", "plan", "execute")
         for grown, found in run_all(seeds, Depth(), executor, clock, lambda _: None):
@@ -275,7 +272,7 @@ def _warm_up(sample: Workload, instances: int, executor: Executor, beside: Besid
 
 
 def _compile(name: str, dag: Dag, asked: Asked) -> None:
-    """Compile what a rule, or learning an FSM, runs."""
+    """Compile a rule, or what learning an FSM runs."""
     if name == LEARNED:
         encoding = "best" if asked.name == CHOSEN else asked.encoding
         train(lambda *_: dag, 1, encoding, asked.seed, trials=1).schedule(dag)

@@ -1,7 +1,7 @@
-"""Compiling side by side: a second process compiles plans, bounds and all policies, this one the rest.
+"""Compiling in parallel: a second process compiles plans, bounds and all policies, this one the rest.
 
-numba compiles one function at a time in a process, and those take about half of what a first run compiles.
-Machine code comes into this process by way of the cache on disk.
+numba compiles one function at a time in a process; the former take about half of the time of a first run.
+Machine code reaches this process through the cache on disk.
 """
 
 from __future__ import annotations
@@ -33,24 +33,23 @@ if TYPE_CHECKING:
 
     from abw.core.run.learning import Asked  # the other process does without what that imports
 
-# What the other process compiles first, in this order: a run needs these before policies.
+# What the other process compiles first, in this order, since a run needs it before policies.
 PLAN, BOUND = "plan", "bound"
-# The policies that it compiles next, in this order, before FSMs.
+# The policies that it compiles next, in this order; FSMs follow.
 FIRST = ("agenda", *RULES)
 
-# Seconds without a word after which the other process is given up.
+# Seconds without a message after which the other process is given up.
 PATIENCE = 60.0
-# How it begins: as a copy of this process, which has imported all that it needs; or anew.
+# How it starts: as a copy of this process, which has imported everything already; or anew.
 WAY = "fork" if sys.platform == "linux" else "spawn"
 
 
 @contextmanager
 def compiling_beside(asked: Asked | None) -> Iterator[Beside]:
-    """Another process that compiles its part of what a run takes, while the block runs.
+    """Run another process that compiles its part of what a run needs, during the block.
 
-    `asked`: the policy to be learned, if one is. There is none where all is compiled already, or on a single
-    core. It never outlives the block, and whatever it fails at (a cache that cannot be written, say) is
-    compiled here as ever.
+    `asked`: the policy to be learned, if any. No process is started if everything is compiled already, or on
+    a single core. It never outlives the block; what it fails to compile is compiled here as usual.
     """
     beside = Beside(asked)
     try:
@@ -60,7 +59,7 @@ def compiling_beside(asked: Asked | None) -> Iterator[Beside]:
 
 
 class Beside:
-    """The other process, if there is one. It says the name of each part that it has compiled."""
+    """The other process, if there is one. It sends the name of each part that it has compiled."""
 
     def __init__(self, asked: Asked | None) -> None:
         """Start it."""
@@ -71,19 +70,19 @@ class Beside:
             what = CHOSEN if asked.name == CHOSEN else asked.encoding
         if (not what and is_compiled(fill_plan)) or usable_cores() < 2:
             return
-        import multiprocessing  # takes longer than all that is done here in later runs
+        import multiprocessing  # takes longer than everything else here in later runs
 
         context: Any = multiprocessing.get_context(WAY)
         self._told, tells = context.Pipe(duplex=False)
         process = context.Process(target=_compile_quietly, args=(what, tells), daemon=True)
-        # no room for another, or this is one that multiprocessing allows none
+        # no memory for another process, or this one may not start any (a daemon)
         with suppress(OSError, AssertionError), _safe_start():
             process.start()
             self.process = process
         tells.close()
 
     def wait(self, part: str) -> None:
-        """Until it has compiled a part (PLAN, BOUND, a policy), has ended, or has taken too long."""
+        """Wait until it has compiled a part (PLAN, BOUND, a policy), has ended, or takes too long."""
         name = part.removesuffix(REVERSED)
         if name not in (PLAN, BOUND, *FIRST, LEARNED):
             return
@@ -97,7 +96,7 @@ class Beside:
             self.end()
 
     def end(self) -> None:
-        """End it if it still runs: what it has compiled so far stays."""
+        """End it if it still runs; what it has compiled stays."""
         if self.process:
             self.process.kill()
             self.process.join()
@@ -106,9 +105,9 @@ class Beside:
 
 @contextmanager
 def _safe_start() -> Iterator[None]:
-    """A process started in the block runs no file of the user's that is called like a module of Python's.
+    """Start processes that import no file of the user's instead of a module of Python's of the same name.
 
-    Nor is there a warning of threads whose locks a copy would wait for: it asks for none of theirs.
+    Suppresses the warning about locks of other threads: the copy does not use them.
     """
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
@@ -124,22 +123,20 @@ def _safe_start() -> Iterator[None]:
 
 
 def _compile_quietly(what: str, tells: Connection) -> None:
-    """Tell the name of each part as soon as it is ready, and nothing else."""
+    """Compile without output, and send the name of each part as soon as it is ready."""
     with Path(os.devnull).open("w") as nothing:
         for standard in (1, 2):
             os.dup2(nothing.fileno(), standard)
-    with suppress(BaseException):  # Ctrl-C, say: then this process compiles it, or nobody
+    with suppress(BaseException):  # such as Ctrl-C: then this process compiles it, if it goes on
         for part in compile_parts(what):
             tells.send(part)
 
 
 def compile_parts(what: str) -> Iterator[str]:
-    """Compile what every run takes: plans, bounds, `agenda`, which it is compared with.
+    """Compile what every run needs: plans, bounds, and `agenda`, with which runs are compared.
 
-    Then all that learning an FSM with an encoding (`best`: with each that is tried) uses; or the rules and
-    FSMs that `auto` tries; or, for '', no more.
-
-    Yields the name of each part as soon as it is ready.
+    Then, by `what`: learning an FSM with an encoding (`best`: with all that are tried), or the rules and FSMs
+    that `auto` tries, or nothing more (''). Yields the name of each part as soon as it is ready.
     """
     _plan_nothing()
     yield PLAN
@@ -150,7 +147,7 @@ def compile_parts(what: str) -> Iterator[str]:
     )
     chain = Dag.of(("a", "b"), type, succ_ptr, succ, indegree)
     dag = replace(chain, reads=Reads(ptr, operand, 0))
-    # and two nodes that are ready together: a state that the chain never is in
+    # and two nodes that are ready together: a state that the chain never has
     other = build_dag(dag.types, type[:2].copy(), succ[:0].copy(), succ[:0].copy())
     lower_bound(dag)
     yield BOUND
@@ -166,7 +163,7 @@ def compile_parts(what: str) -> Iterator[str]:
 
 
 def _plan_nothing() -> None:
-    """Fill a plan of no batches: its arrays have the types of every plan's."""
+    """Fill a plan without batches, whose arrays have the types of every plan's."""
     ints, table, bools = np.zeros(1, np.int32), np.zeros((1, 1), np.int32), np.zeros(1, np.bool_)
     longs = np.zeros(1, np.int64)
     none, listed = ints[:0], (ints, ints)

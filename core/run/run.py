@@ -1,4 +1,4 @@
-"""A run from its first instance to what is kept of it: what runs, a model or a program, says a subclass."""
+"""A run from its first instance to what is kept on disk; subclasses run a model or a program."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from abw.core.store.outputs import Writer, require_suffix
 from abw.core.store.runs import SCHEMA_VERSION, runs_folder, save_report, write_note
 from abw.core.store.shard_files import writing_part
 
-# So many of the mistakes in instances that are left out stand in a run's report.
+# The most mistakes in instances that a run's report lists.
 TOLD = 10
 
-# Rows: what instances that follow each other gave.
+# Rows: the outputs of consecutive instances.
 R = TypeVar("R", bound=Sized)
 T = TypeVar("T", contravariant=True)
-# Instances that were read together, the bytes taken of the feed before them, and those that each has.
+# Instances that were read together, the bytes of the feed before them, and the mean bytes of one.
 Given = tuple[Some, float, float]
 
 
@@ -50,8 +50,8 @@ class Ran(ABC, Generic[R]):
     """A mini-batch that has run, of a model or of a program.
 
     `last`: the line on which its last instance begins; `taken`: the bytes of the feed up to there. `counted`:
-    what it adds to the run's `Sums`. `batch`: what was planned, or has grown; None of programs. `abreast`: on
-    how many threads such mini-batches run side by side, 0 where one by one. `number`: from 0, of the run.
+    what it adds to the run's `Sums`. `batch`: what was planned, or has grown; None for programs. `abreast`:
+    the number of threads that run mini-batches in parallel, 0 if they run one by one. `number`: from 0.
     """
 
     last: int
@@ -63,49 +63,51 @@ class Ran(ABC, Generic[R]):
 
     @abstractmethod
     def read(self) -> R:
-        """What its instances gave. Call it before the next mini-batch is asked for. Errors: AbwError."""
+        """Read the outputs of its instances, before the next mini-batch is requested. Errors: AbwError."""
 
     @abstractmethod
     def whole(self) -> tuple[Graph, Dag, Schedule]:
-        """Its graph, what the policy saw of that, and the schedule by which it was executed."""
+        """The graph, the dag that the policy saw, and the schedule by which it was executed."""
 
     @abstractmethod
     def verify(self) -> tuple[float, int, int]:
-        """Check schedules, plans and values: the largest error of a value, the decisions made again, and how
-        many of them came out otherwise within the tolerance. Errors: AbwError for what is wrong.
+        """Check schedules, plans and values.
+
+        Returns the largest error of a value, the number of decisions made again, and how many of these differ
+        within the tolerance. Errors: AbwError.
         """
 
     def keep(self, folder: Path) -> NDArray[Any] | None:
-        """Keep what it has besides graph and schedule; gives the round of each node, where there are some."""
+        """Keep more than graph and schedule; returns the round of each node, if there are rounds."""
         return None
 
 
 class Observer(Generic[T]):
-    """What is measured, checked or written beside a run, and what the report says of that."""
+    """Measures, checks or writes something during a run, and adds to its report."""
 
     def begin(self, folder: Path) -> None:
-        """The first mini-batch is about to run; what is kept of the run lies in the folder."""
+        """Called before the first mini-batch; `folder` takes what is kept of the run."""
 
     def look(self, ran: T) -> None:
-        """At a mini-batch, perhaps after later ones: its time does not count where they run side by side."""
+        """Examine a mini-batch, perhaps after later ones; the time does not count if they run in parallel."""
 
     def read(self, ran: T) -> None:
-        """At a mini-batch of which the results were just read, and are still there."""
+        """Examine a mini-batch whose results have just been read, and are still in memory."""
 
     def end(self) -> None:
-        """The last mini-batch was written."""
+        """Called when the last mini-batch has been written."""
 
     def report(self, report: dict[str, Any], folder: Path) -> None:
-        """Complete the run's report, and the folder."""
+        """Complete the run's report and folder."""
 
 
 @dataclass(slots=True)
 class Sums:
-    """What a run counts, over its mini-batches.
+    """Counts over the mini-batches of a run.
 
-    `not_finite`: values of the outputs that are none, or infinite. `abreast`: so many mini-batches ran at
-    once, if several did; what was looked at in them afterwards is not `elapsed`. `in_pieces`: those that did
-    not fit the memory. `unseen_states`: steps at which the policy met a state that it had not seen.
+    `not_finite`: NaN and infinite values of the outputs. `abreast`: mini-batches that ran at once, 0 if one
+    by one; examining them afterwards is not part of `elapsed`. `in_pieces`: mini-batches that did not fit the
+    memory. `unseen_states`: steps at which the policy was in a state unseen in training.
     """
 
     elapsed: float = 0.0
@@ -125,7 +127,7 @@ class Sums:
     abreast: int = 0
 
     def add(self, ran: Ran[Any]) -> None:
-        """Count a mini-batch that has run."""
+        """Add a mini-batch that has run."""
         self.mini_batches += 1
         self.abreast = max(self.abreast, ran.abreast)
         for name, count in ran.counted.items():
@@ -135,10 +137,10 @@ class Sums:
 class Run(ABC, Generic[Some, R]):
     """A run of instances, in mini-batches.
 
-    `name` is the model's, or that of a program's library; `files` are what it is made of, the first one
-    first; `policy_file` is that of a learned policy. `keys`: what the report says behind `about`, in this
-    order; what nobody fills in is None. `usual`: the file of outputs in a run's folder. `phases`: those of
-    the clock whose time counts in instances a second.
+    `name`: of the model or of the program's library; `files`: its files, the main one first; `policy_file`:
+    of a learned policy. `keys`: the report's keys behind those of `about`, in order; None if nothing sets
+    them. `usual`: the default file of outputs, in the run's folder. `phases`: the clock's phases that count
+    in instances a second.
     """
 
     name: str
@@ -153,37 +155,38 @@ class Run(ABC, Generic[Some, R]):
         self.options, self.clock, self.progress = options, clock, progress or Quiet()
         self.sums = Sums()
         self.told: deque[Bad] = deque()  # left out, perhaps by another thread
-        self.owed: list[Bad] = []  # the same by their lines, not yet written
+        self.owed: list[Bad] = []  # sorted by line, not yet written
 
     @abstractmethod
     def opened(self, section: Section | None) -> AbstractContextManager[Feed]:
-        """The data, or a section. Errors: DataError."""
+        """Open the data, or a section of it. Errors: DataError."""
 
     @abstractmethod
     def writing(self, target: Path) -> AbstractContextManager[Writer[R]]:
-        """What writes the outputs. Errors: AbwError."""
+        """Open the file of outputs. Errors: AbwError."""
 
     @abstractmethod
     def chunks(self) -> Iterator[Chunk[Some]]:
-        """Instances as they come from the `feed`."""
+        """Read instances from the `feed`, chunk by chunk."""
 
     @abstractmethod
     def stretches(self, given: Iterator[Given[Some]]) -> Iterator[Iterable[Ran[R]]]:
-        """Mini-batches as they are run; between two stretches is time to look at them, and of a pipe to wait
-        for more. What cannot be run is `told`.
+        """Run mini-batches. Between two stretches they are examined, and a pipe may wait for more instances.
+
+        Instances that cannot be run are appended to `told`.
         """
 
     @abstractmethod
     def merged(self, rows: R | None, bad: Sequence[Bad], first: int) -> R:
-        """Rows, and between them what was left out, by line; `first` is the number of the first."""
+        """Insert rows for instances that were left out, by line; `first` is the number of the first row."""
 
     @abstractmethod
     def not_finite(self, rows: R) -> int:
-        """How many values are NaN or infinite."""
+        """Count the values that are NaN or infinite."""
 
     @property
     def ahead(self) -> bool:
-        """Whether another thread reads on while mini-batches run."""
+        """Whether another thread reads while mini-batches run."""
         return False
 
     def working(self) -> float:
@@ -191,11 +194,11 @@ class Run(ABC, Generic[Some, R]):
         return sum(self.clock.seconds[phase] for phase in self.phases)
 
     def about(self) -> dict[str, Any]:
-        """What is run, and how, at the beginning of its report."""
+        """The first keys of the report: what is run, and how."""
         return {}
 
     def more(self) -> dict[str, Any]:
-        """What else that says of a run of this kind."""
+        """Further values of the report, by their keys."""
         return {}
 
     def run(self, observers: Sequence[Observer[Any]], share: Share | None, command: str) -> dict[str, Any]:
@@ -230,7 +233,7 @@ class Run(ABC, Generic[Some, R]):
         return {**report, "path": str(draft.final)} if draft.final else report
 
     def _report(self, share: Share | None, command: str) -> dict[str, Any]:
-        """What is known of a run; observers add what they find."""
+        """The report of a run, before observers add to it."""
         sums, output = self.sums, self.options.output
         found = {
             **asdict(sums),
@@ -269,7 +272,7 @@ class Run(ABC, Generic[Some, R]):
         return self.sums
 
     def _chunks(self) -> Iterator[tuple[Chunk[Some], int]]:
-        """Each chunk, and what of the feed is taken with it."""
+        """Yield each chunk, and the bytes of the feed read so far."""
         clock, found = self.clock, self.chunks()
         while True:
             waited = self.feed.waited
@@ -292,12 +295,14 @@ class Run(ABC, Generic[Some, R]):
             before = taken
 
     def _take(self, ran: Ran[R], later: list[Callable[[], None]]) -> None:
-        """Read and write what a mini-batch gave, and look at it, or say what is to look `later`."""
+        """Read and write the outputs of a mini-batch; observers look at it now, or `later`."""
         ran.number = self.sums.mini_batches
         for observer in self.observers:
-            if ran.abreast:  # what looks would go on beside the next, so that its time would not count
+            if (
+                ran.abreast
+            ):  # observers would run in parallel with the next mini-batch, so that their time would count
                 later.append(partial(observer.look, ran))
-            else:  # a device may still be at it: what needs no result comes before what does
+            else:  # a device may still be running: what needs no result comes first
                 observer.look(ran)
         self.sums.add(ran)
         rows = ran.read()
@@ -310,7 +315,7 @@ class Run(ABC, Generic[Some, R]):
         self.progress.reached(int(ran.taken), f"{done} instances, {rate:.0f}/s")
 
     def _write(self, rows: R | None = None, last: int | None = None) -> None:
-        """Write rows, and what was left out before line `last`; without one, all of that."""
+        """Write rows, and instances left out before line `last`, or all of these."""
         while self.told:
             self.owed.append(self.told.popleft())
         self.owed.sort(key=lambda bad: bad.line)
@@ -327,7 +332,7 @@ class Run(ABC, Generic[Some, R]):
 
 
 def require_targets(options: CommonOptions) -> None:
-    """Say before any work that outputs or the run cannot be kept. Errors: AbwError."""
+    """Check, before any work, that outputs and the run can be written. Errors: AbwError."""
     if options.keep:
         require_writable(runs_folder())
     if options.output:
@@ -335,23 +340,23 @@ def require_targets(options: CommonOptions) -> None:
 
 
 def spare_read(target: Path | None, data: Path | None, *read: Path) -> None:
-    """Refuse to write over data, or what else is read. Errors: AbwError."""
+    """Refuse to overwrite the data or other files that are read. Errors: AbwError."""
     if target:
         refuse_overwrite(_opened(target, 1), data and _opened(data, 0), *read)
 
 
 def _opened(path: Path, standard: int) -> Path:
-    """The path; of `-` that of standard input (0) or output (1)."""
+    """The path; for `-` that of standard input (0) or output (1)."""
     return Path(f"/dev/fd/{standard}") if str(path) == STDIN else path
 
 
 def shown_data(path: Path) -> str:
-    """Where the instances came from, as a report says it."""
+    """The source of the instances in a report."""
     return "stdin" if str(path) == STDIN else str(path)
 
 
 def weights_document(trained: Trained) -> dict[str, Any]:
-    """What a report says of the file of trained weights."""
+    """The document on a file of trained weights in a report."""
     return {
         "path": str(trained.file.path),
         "format": trained.file.format,
@@ -361,7 +366,7 @@ def weights_document(trained: Trained) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """The versions of all that a result depends on."""
+    """The versions of everything that a result depends on."""
     found = {"abw": abw.__version__, "python": platform.python_version(), "machine": platform.machine()}
     for package in ("numpy", "numba", "llvmlite"):
         try:

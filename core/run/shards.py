@@ -1,4 +1,4 @@
-"""A run cut into shards: the section of the data that each runs, and what they must have in common."""
+"""A run cut into shards: the section of the data of each, and what all must have in common."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from abw.core.store.shard_files import Part, RunKey, refuse_others
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Shard `number`, from 1, of a run cut into so many."""
+    """Shard `number`, from 1, of a run cut into `shards`."""
 
     number: int
     shards: int
@@ -31,14 +31,14 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a shard runs, and where its outputs go: a section of the data, a part of the output."""
+    """The section of the data that a shard runs, and the part of the output that it writes."""
 
     section: Section
     part: Part
     run_key: RunKey
 
     def document(self) -> dict[str, int]:
-        """What a run's report says of it."""
+        """The document in a run's report."""
         section = self.section
         return {
             "number": self.part.number,
@@ -50,10 +50,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What says how a run is cut into shards, and what its outputs depend on.
+    """How a run is cut into shards, and what its outputs depend on.
 
-    `files` are those that the model is made of, `weights` the digest of its weights' file; `said` all that
-    was asked for and bears on the outputs.
+    `files`: of the model; `weights`: the digest of the file of weights; `said`: all options that affect the
+    outputs.
     """
 
     files: tuple[Path, ...]
@@ -66,7 +66,7 @@ class Cut:
     said: Mapping[str, Any]
 
     def run_key(self) -> dict[str, Any]:
-        """What an output depends on. Cost: reads the data once, for their hash."""
+        """Everything that the output depends on. Cost: reads the data once, to hash them."""
         about: dict[str, Any] = {"abw": abw.__version__, "data": file_hash(self.data)}
         about["weights"] = self.weights
         about |= {os.path.relpath(f, self.files[0].parent): file_hash(f) for f in self.files}
@@ -78,7 +78,7 @@ class Cut:
         return list(split(self.data, self.format, self.batch, shards, self.limit))
 
     def share(self, shard: Shard) -> Share:
-        """What a shard is to do. Errors: AbwError where another run's parts are there; DataError."""
+        """The task of a shard. Errors: AbwError if there are parts of another run; DataError."""
         run_key = self.run_key()
         refuse_others(self.output, run_key, shard.shards)
         part = Part(self.output, shard.number, shard.shards)
@@ -95,9 +95,11 @@ def require_shards(
     limit: int | None,
     refused: Mapping[str, str],
 ) -> None:
-    """Refuse what cannot be cut into shards (`--shard`, `--engine`: `what`). Errors: AbwError.
+    """Refuse runs that cannot be cut into shards, as `what` (`--shard`, `--engine`) requests.
 
-    `refused`: what was asked for besides, and why it does not go with shards.
+    Errors: AbwError.
+
+    `refused`: other options that were given, each with the reason why it does not go with shards.
     """
 
     def refuse(message: str, hint: str) -> AbwError:

@@ -1,8 +1,7 @@
-"""A run of a model's instances: in mini-batches that run side by side, or one by one."""
+"""A run of a model's instances, in mini-batches that run in parallel or one by one."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -14,31 +13,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.errors import AbwError, InstanceError
+from abw.core.base.errors import InstanceError
 from abw.core.base.progress import Clock, Progress
 from abw.core.data.feed import Feed, Section, open_feed
 from abw.core.data.head import Head
 from abw.core.data.instances import Instances
 from abw.core.data.stream import Bad, Chunk
 from abw.core.data.vertices import INSTANCE, KIND, FieldColumn
-from abw.core.exec.agreement import Difference, compare, shaken_runs
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params
 from abw.core.exec.precision import allowed
-from abw.core.exec.reference import ReferenceExecutor
 from abw.core.exec.values import single
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph, ResultRefs
 from abw.core.ir.growth import DecisionOutput
 from abw.core.ir.model import AS_IT_IS, Model
-from abw.core.plan.check import check_plan
-from abw.core.policy.check import check_schedule
 from abw.core.policy.schedule import Policy, Schedule
-from abw.core.run.finite import not_finite, refuse_values
+from abw.core.run.checks import TOLERANCE, check_plans, compare_with_reference, not_finite, refuse_values
 from abw.core.run.growing.grow import Grown
 from abw.core.run.growing.recheck import recheck
-from abw.core.run.history import history_of
-from abw.core.run.minibatches import MiniBatch
+from abw.core.run.minibatches import MiniBatch, history_of
 from abw.core.run.options import RunOptions
 from abw.core.run.parallel import Found, Part, read_parts
 from abw.core.run.run import Given, Ran, Run
@@ -48,18 +42,16 @@ from abw.core.store.history import save_history
 from abw.core.store.outputs import Column, Rows, Writer, open_outputs, outputs_of, with_bad
 from abw.core.store.runs import OUTPUTS
 
-# The largest error, relative to an output's root mean square, that `verify` accepts.
-TOLERANCE = 1e-5
-# So many instances are read together at most, in whole mini-batches.
+# The most instances that are read together, in whole mini-batches.
 READ_AHEAD = 1024
-# So many at first, or 16 mini-batches if that is less: so that all threads soon have something to do.
+# Instances that are read first (16 mini-batches if that is less), so that all threads soon have work.
 AT_FIRST = 256
-# Mini-batches that run side by side wait for each other after about so many instances, and are looked at.
+# Instances after which mini-batches that run in parallel wait for each other, and are examined.
 STRETCH = 1024
 
 
 def read_ahead(batch: int) -> tuple[int, int]:
-    """How many instances are read together for mini-batches of `batch`: at first, and at most."""
+    """How many instances to read together for mini-batches of `batch`: at first, and at most."""
     most = max(1, READ_AHEAD // batch)
     return batch * min(most, max(2, min(16, AT_FIRST // batch))), batch * most
 
@@ -67,8 +59,8 @@ def read_ahead(batch: int) -> tuple[int, int]:
 class ModelRun(Run[Instances, Rows]):
     """A run of a model's instances, by a policy on an executor.
 
-    `params`: of the reference, if `Ran.verify` is to compare every node with it. `pipe`: where instances come
-    from instead of the model's data.
+    `params`: for the reference executor, if every node is to be compared with it. `pipe`: the source of
+    instances instead of the model's data.
     """
 
     keys = (
@@ -95,44 +87,44 @@ class ModelRun(Run[Instances, Rows]):
         clock: Clock,
         progress: Progress | None = None,
     ) -> None:
-        """`networks` and `policy` are still to be said."""
+        """Set `networks` and `policy` before running."""
         super().__init__(options, clock, progress)
         self.model, self.executor = model, executor
         self.name, self.files, self.outputs = model.name, model.files, outputs_of(model)
 
     @property
     def ahead(self) -> bool:
-        """Whether the executor leaves a thread time to read."""
+        """Whether a thread has time to read while the executor runs."""
         return bool(self.executor.abilities.overlaps or self.executor.twins())
 
     def opened(self, section: Section | None) -> AbstractContextManager[Feed]:
-        """The pipe, or the spec's data."""
+        """Open the pipe, or the spec's data."""
         return nullcontext(self.pipe.feed()) if self.pipe else open_feed(self.model.data.path, section)
 
     def writing(self, target: Path) -> AbstractContextManager[Writer[Rows]]:
-        """See `open_outputs`."""
+        """Open the file of outputs (`open_outputs`)."""
         return open_outputs(target, self.outputs, self.model.data.format == "json")
 
     def working(self) -> float:
-        """The phases that work, without what several threads count at once."""
+        """The seconds of work, of which parallel threads count once."""
         sums, seconds = self.sums, self.clock.seconds
         phases = working = super().working()
         if self.executor.abilities.overlaps:
-            # the phases' sum would count twice what overlaps
+            # the phases overlap: their sum would count some time twice
             working = sums.elapsed - seconds["wait"] - seconds["write"]
-        elif sums.abreast:  # also what is written meanwhile
+        elif sums.abreast:  # including what is written meanwhile
             working = sums.elapsed - seconds["wait"]
-        # what one thread compiles does not hold up all that others do meanwhile
+        # while one thread compiles, others go on
         return max(working, phases / (1 + max(1, sums.abreast)))
 
     def chunks(self) -> Iterator[Chunk[Instances]]:
-        """Instances as they come."""
+        """Read the model's instances."""
         data, skip_bad = self.model.data, self.options.skip_bad
         first, size = read_ahead(data.batch)
         return chunks_of(self.model, self.feed, size, first=first, limit=data.limit, skip_bad=skip_bad)
 
     def stretches(self, given: Iterator[Given[Instances]]) -> Iterator[Iterator[RanModel]]:
-        """Mini-batches, of a pipe all that came together."""
+        """Run stretches of mini-batches; from a pipe, whatever arrived together."""
         parts, seen = self._parts(given), 0
 
         def stretch(part: Part) -> int:
@@ -146,7 +138,7 @@ class ModelRun(Run[Instances, Rows]):
             yield from (self._run(some) for _, some in groupby(parts, stretch))
 
     def _parts(self, given: Iterator[Given[Instances]]) -> Iterator[Part]:
-        """Instances with their mini-batches, told what of the feed was taken."""
+        """Bring instances and their mini-batches together."""
         for instances, *taken in given:
             with self.clock("construct"):
                 workload = open_workload(self.model, instances, self.networks)
@@ -154,12 +146,12 @@ class ModelRun(Run[Instances, Rows]):
             yield Part(workload, list(workload.windows()), leave_out, taken)
 
     def _leave_out(self, instances: Instances, error: InstanceError) -> None:
-        """Note an instance that the model cannot be run on."""
+        """Record an instance that the model cannot be run on."""
         name = instances.names[error.instance] if instances.names else ""
         self.told.append(Bad(int(instances.lines[error.instance]), error.problems[0].message, name))
 
     def _run(self, parts: Iterable[Part]) -> Iterator[RanModel]:
-        # to verify takes the values of all nodes, after they were written
+        # verification reads the values of all nodes, after outputs were written
         alone = self.params is not None
         keep_all = alone or self.options.check_finite
         for part, abreast, found in read_parts(
@@ -193,27 +185,27 @@ class ModelRun(Run[Instances, Rows]):
                 split.add(batch.window)
 
     def _read(self, part: Part, batch: MiniBatch, result: Result) -> Rows:
-        """What a mini-batch gave, perhaps on another thread. Errors: AbwError for what is not finite."""
+        """Read the outputs of a mini-batch, perhaps on another thread. Errors: AbwError (--check-finite)."""
         rows = _rows(part.workload, batch, result)
         if self.options.check_finite:
             refuse_values(batch, result, part.workload.instances)
         return rows
 
     def merged(self, rows: Rows | None, bad: Sequence[Bad], first: int) -> Rows:
-        """See `with_bad`."""
+        """Insert rows of instances that were left out (`with_bad`)."""
         if rows is None:
             columns = tuple(output.nothing for output in self.outputs)
             rows = Rows((), np.empty(0, np.int32), columns, ())
         return with_bad(rows, bad, first, self.outputs)
 
     def not_finite(self, rows: Rows) -> int:
-        """How many values are NaN or infinite."""
+        """Count the values that are NaN or infinite."""
         return sum(map(not_finite, rows.columns))
 
 
 @dataclass(kw_only=True)
 class RanModel(Ran[Rows]):
-    """A mini-batch of a model's instances, and what gives its rows."""
+    """A mini-batch of a model's instances; `given` reads its rows."""
 
     run: ModelRun
     workload: Workload
@@ -222,18 +214,18 @@ class RanModel(Ran[Rows]):
     given: Callable[[], Rows]
 
     def read(self) -> Rows:
-        """What its instances gave."""
+        """Read the outputs of its instances."""
         with self.run.clock("execute"):
             rows = self.given()
-        del self.given  # what looks at it later needs no rows
+        del self.given  # observers do not need rows later
         return rows
 
     def whole(self) -> tuple[Graph, Dag, Schedule]:
-        """Its graph, what the policy saw of that, and the schedule by which it was executed."""
+        """The graph, the dag that the policy saw, and the schedule by which it was executed."""
         return self.batch.graph, self.batch.dag, self.batch.schedule
 
     def keep(self, folder: Path) -> NDArray[Any] | None:
-        """Of what grew, keep how it did."""
+        """Keep how instances have grown."""
         if self.batch.grown is None:
             return None
         with self.run.clock("write"):
@@ -242,15 +234,14 @@ class RanModel(Ran[Rows]):
         return found.node_round
 
     def verify(self) -> tuple[float, int, int]:
-        """Compare every node with the reference, and make the decisions of what has grown again."""
+        """Compare every node with the reference, and make all decisions of growth again."""
         batch, run, grown, ground = self.batch, self.run, self.batch.grown, self.workload.ground
-        if grown is not None:
-            check_schedule(batch.dag, batch.schedule)
-        for made in batch.executed:
-            check_schedule(made.graph.dag, made.schedule)
-            check_plan(made.graph, made)
+        check_plans(batch)
         graph = batch.graph if grown else self.workload.unfused(batch.first, batch.last)
-        worst, expected = _compared(run, graph, self.result)
+        assert run.params
+        worst, expected = compare_with_reference(
+            graph, self.result, run.executor, run.params, run.networks.fusion
+        )
         if grown is None or ground is None:
             return worst, 0, 0
         name, tolerance = run.executor.name, allowed(run.executor.precision, TOLERANCE)
@@ -259,7 +250,7 @@ class RanModel(Ran[Rows]):
 
 
 def _rows(workload: Workload, batch: MiniBatch, result: Result) -> Rows:
-    """What a mini-batch gave."""
+    """The outputs of a mini-batch as rows."""
     instances, first, last = workload.instances, batch.first, batch.last
     names = instances.names[first:last] if instances.names else ("",) * (last - first)
     columns = columns_of(workload, batch, result)
@@ -267,7 +258,7 @@ def _rows(workload: Workload, batch: MiniBatch, result: Result) -> Rows:
 
 
 def columns_of(workload: Workload, batch: MiniBatch, result: Result) -> tuple[Column, ...]:
-    """The outputs of a mini-batch: what nodes give, then decisions."""
+    """The outputs of a mini-batch: of nodes, then of decisions."""
     model, grown = workload.model, batch.grown
     start = grown.order.start if grown else workload.instances.start[batch.first : batch.last + 1]
     base = start[0]
@@ -285,13 +276,13 @@ def columns_of(workload: Workload, batch: MiniBatch, result: Result) -> tuple[Co
 
 
 def _decided(output: DecisionOutput, grown: Grown, kinds: Sequence[str], model: Model) -> Column:
-    """What was decided, as an output of finished instances."""
+    """A decision as an output of finished instances."""
     columns, order = grown.columns, grown.order
     wanted = np.array([name in output.kinds for name in kinds])
     vertex = np.flatnonzero(wanted[columns[KIND][order.vertex]])
     own = order.vertex[vertex]
     values = columns[FieldColumn(output.decision.name)][own]
-    if output.decision.how == "best":  # the others are of hypotheses that were given up
+    if output.decision.how == "best":  # the others belong to hypotheses that were dropped
         there = values >= 0
         vertex, own, values = vertex[there], own[there], values[there]
     instance = columns[INSTANCE][own]
@@ -305,9 +296,9 @@ def _decided(output: DecisionOutput, grown: Grown, kinds: Sequence[str], model: 
 
 
 def _column_of(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Column:
-    """An output of a mini-batch whose instances begin at the vertices `start` (n + 1,), its first at 0."""
+    """An output of a mini-batch whose n instances begin at the vertices `start` (n + 1,), the first at 0."""
     values = single(result.values(refs.reference))
-    if not len(values):  # what is nowhere was not computed: only the network knows its shape
+    if not len(values):  # without values, the shape is that of the network's output
         network = result.nodes.network
         t, o = dict(network.outputs)[refs.name][0]
         values = values.reshape(0, *network.types[t].outputs[o].shape)
@@ -320,7 +311,7 @@ def _column_of(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Co
 def _answered(
     column: Column, vertices: NDArray[np.integer[Any]], model: Model, name: str, instances: Instances
 ) -> Column:
-    """An output as the answer that the model wants of it."""
+    """An output in the form that the model's answer requests."""
     answer = model.answers.get(name, AS_IT_IS)
     if answer == AS_IT_IS:
         return column
@@ -328,35 +319,3 @@ def _answered(
     lost = not_finite(column) if answer.form == "label" else 0
     beside = fields_of(instances, vertices, answer.fields, model.data.seed)
     return replace(column, values=values, shares=shares, fields=beside, lost=lost)
-
-
-def _compared(run: ModelRun, graph: Graph, result: Result) -> tuple[float, Result]:
-    """The largest error of any node's outputs against the reference executor's, and that. Errors: AbwError.
-
-    `graph` has every reduction as a node: so the reference computes them. The error is larger than is allowed
-    only where numbers nearly cancel and rounding to single precision explains it.
-    """
-    reference = ReferenceExecutor()
-    assert run.params
-    reference.prepare(graph.network, run.params)
-    expected = reference.run_graph(graph)
-    precision, fusion = run.executor.precision, run.networks.fusion
-    limit = allowed(precision, TOLERANCE)
-
-    def furthest(shaken: Sequence[Result] = ()) -> Difference:
-        found = compare(result, expected, fusion, shaken)
-        return max(found, key=lambda d: d.error, default=Difference("", "", 0.0))
-
-    found = worst = furthest()
-    if not worst.error <= limit:  # numbers that nearly cancel may be why
-        worst = furthest(shaken_runs(graph, run.params))
-    if not worst.error <= limit:
-        coarse = f"weights of {precision} may be too coarse for this model: see without --precision. "
-        raise AbwError(
-            f"executor '{run.executor.name}' is wrong: output '{worst.output}' of type '{worst.type}' "
-            f"differs from the reference by {worst.error:.2e} of its root mean square, beside what rounding "
-            f"to single precision can do there (allowed: {limit:.0e})",
-            hint=("It" if precision == "float32" else coarse + "Else it")
-            + " is a defect of abw: please report it with the spec and the data",
-        )
-    return (found.error if math.isfinite(found.error) else worst.error), expected

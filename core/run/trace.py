@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ import numpy as np
 from abw.core.base.files import write_text
 from abw.core.exec.interface import Executed
 from abw.core.ir.network import Network
+from abw.core.policy.schedule import Schedule
+from abw.core.store.checked import arrays_file, damaged, read_arrays, write_arrays
 
-# Of so many runs of plans each batch is noted: of a mini-batch one, of one that grows one a round.
+# Runs of plans whose batches are recorded: one for a mini-batch, or one for each round of growth.
 TRACED = 64
 # The two groups of tracks.
 PHASES, THREADS = 1, 2
@@ -36,7 +39,7 @@ def write_trace(
 def trace(
     report: dict[str, Any], spans: Sequence[Span], runs: Sequence[Executed], network: Network
 ) -> dict[str, Any]:
-    """The trace as one JSON document. Cost: some 3 µs an event."""
+    """Make the trace as one JSON document. Cost: some 3 µs an event."""
     begin = min((start for _, start, *_ in spans), default=0.0)
     threads = list(dict.fromkeys(thread for *_, thread in spans))
     width = max((int(run.thread.max(initial=-1)) + 1 for run in runs), default=0)
@@ -64,7 +67,7 @@ def trace(
 
 
 def _named(group: int, name: str, tracks: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Metadata: what a group of tracks and each of them are called, and in which order they stand."""
+    """Metadata: the names and the order of a group of tracks."""
     if tracks:
         yield {"ph": "M", "pid": group, "tid": 0, "name": "process_name", "args": {"name": name}}
         yield {"ph": "M", "pid": group, "tid": 0, "name": "process_sort_index", "args": {"sort_index": group}}
@@ -90,7 +93,7 @@ def _batches(number: int, run: Executed, begin: float, types: Sequence[str]) -> 
 def _complete(
     name: str, category: str, group: int, track: int, start: float, end: float, args: dict[str, Any]
 ) -> dict[str, Any]:
-    """An event with a beginning and a duration, in microseconds with three digits."""
+    """An event with start and duration, in microseconds with three digits."""
     at, until = round(1e6 * start, 3), round(1e6 * end, 3)
     return {
         "ph": "X",
@@ -102,3 +105,41 @@ def _complete(
         "dur": round(max(0.0, until - at), 3),
         "args": args,
     }
+
+
+# Seconds: no clock gives more.
+LATEST = 1e12
+_NAMES = tuple(field.name for field in fields(Executed))
+
+
+def save_times(folder: Path, runs: Sequence[Executed]) -> None:
+    """Write the times of the first mini-batches, a file each. Errors: AbwError."""
+    for number, found in enumerate(runs):
+        write_arrays(folder, "times", number, {name: getattr(found, name) for name in _NAMES})
+
+
+def load_times(folder: Path, number: int, schedule: Schedule) -> Executed | None:
+    """Read the times of a mini-batch; None if there are none, or if they are not of this schedule's batches.
+
+    (With groups, batches are recorded by type.) Errors: AbwError if the file is damaged.
+    """
+    path = arrays_file(folder, "times", number)
+    if not path.is_file():
+        return None
+    found = read_arrays(path, _NAMES)
+    with damaged(path):
+        if len({array.shape for array in found.values()}) > 1 or found["batch"].ndim != 1:
+            raise ValueError("its arrays are not of one length")
+        for name, array in found.items():
+            if array.dtype.kind != ("f" if name in ("start", "end", "share_of_peak") else "i"):
+                raise ValueError(f"'{name}' is of {array.dtype}")
+        batch, thread = found["batch"], found["thread"]
+        if len(thread) and not 0 <= thread.min() <= thread.max() < 4096:
+            raise ValueError(f"there is no thread {thread.max()}")
+        start, end = found["start"], found["end"]
+        if not ((np.abs(start) < LATEST) & (np.abs(end) < LATEST) & (start <= end)).all():
+            raise ValueError("its times are none")
+    known = bool((batch >= 0).all() and (batch < len(schedule)).all())
+    if not known or (schedule.type[batch] != found["type"]).any():
+        return None
+    return Executed(**found)

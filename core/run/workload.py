@@ -1,4 +1,4 @@
-"""A model brought together with its instances: what gives the graphs of mini-batches."""
+"""A model bound to its instances: the source of the graphs of mini-batches."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from abw.core.spec.load import Overrides, load_model
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """A model's network of cells, the program that constructs its graphs, and what is made of them.
+    """A model's network of cells, the bytecode that constructs its graphs, and networks derived from it.
 
     `ops`: the network of operations, at granularity `op`. `fusion`: that network, or the one of cells, with
-    reductions read in place. `groups`: what policies take for types, where that is not the types. `sprouter`:
-    what the rounds of a model that grows are made of; executors compile them once for it.
+    reductions read in place. `groups`: groups of types that policies treat as one type, if any. `sprouter`:
+    the rounds of a model that grows, which executors compile once.
     """
 
     cells: Network
@@ -58,7 +58,7 @@ class Networks:
 
     @property
     def network(self) -> Network:
-        """What the nodes are in the end."""
+        """The network of the executed graphs."""
         return self.fusion.network if self.fusion else self.unfused
 
     @property
@@ -68,15 +68,15 @@ class Networks:
 
     @property
     def unfused(self) -> Network:
-        """The same with every reduction a node."""
+        """The network in which every reduction is a node."""
         return self.ops.network if self.ops else self.cells
 
     def seen(self, graph: Graph) -> Dag:
-        """What policies see of a graph."""
+        """The dag of a graph as policies see it."""
         return self.groups.apply(graph.dag) if self.groups else graph.dag
 
     def launched(self, graph: Graph, schedule: Schedule) -> Schedule:
-        """A schedule of what policies see as one of the graph: batches of groups are launches."""
+        """Convert a policy's schedule to one of the graph, in which batches of groups become launches."""
         return by_type(schedule, graph.dag) if self.groups else schedule
 
 
@@ -84,8 +84,7 @@ class Networks:
 class Workload:
     """A model with its instances and its networks.
 
-    With a `ground` the instances are still to grow (`abw.core.run.growing.grow`): there are no graphs of them
-    yet.
+    With a `ground`, the instances have not grown yet (`abw.core.run.growing.grow`), and have no graphs.
     """
 
     model: Model
@@ -95,7 +94,7 @@ class Workload:
 
     @property
     def network(self) -> Network:
-        """What the nodes are."""
+        """The network of the executed graphs."""
         return self.networks.network
 
     @property
@@ -109,7 +108,7 @@ class Workload:
         return fuse(graph, self.networks.fusion) if self.networks.fusion else graph
 
     def unfused(self, first: int, last: int) -> Graph:
-        """The same with a node for every reduction. Errors: SpecError."""
+        """The graph of a mini-batch in which every reduction is a node. Errors: SpecError."""
         graph = construct(self.binding, first, last)
         return expand(graph, self.networks.ops) if self.networks.ops else graph
 
@@ -120,17 +119,20 @@ class Workload:
 
 
 def open_model(spec: Path, overrides: Overrides, *, skip_bad: bool = False) -> Model:
-    """Read and check a spec. Errors: SpecError; with `skip_bad` none for bad instances of its data."""
+    """Read and check a spec. With `skip_bad`, malformed instances of its data are no errors.
+
+    Errors: SpecError.
+    """
     schema_of = partial(schema_of_json, skip_bad=skip_bad)
     model = load_model(spec, overrides, schema_of)
     if model.weights.file and not overrides.words and (words := words_in(model.weights.file)):
-        # what `abw train` wrote says whose the rows are
+        # a file that `abw train` wrote lists the words of each row
         model = load_model(spec, replace(overrides, words=words), schema_of)
     return hoist(model) if overrides.hoist else model
 
 
 def read_instances(data: DataSpec, limit: int | None, skip: int = 0) -> Instances:
-    """Read a model's data, `limit` instances or all behind the first `skip`. Errors: DataError."""
+    """Read `limit` instances of a model's data, or all, after the first `skip`. Errors: DataError."""
     return read(
         data.path,
         data.format,
@@ -151,11 +153,11 @@ def open_networks(
     group: bool = False,
     finished: bool = False,
 ) -> Networks:
-    """What the nodes of a model's graphs are, and the types that policies see.
+    """Make the networks of a model.
 
-    With `fuse` reductions are read in place where they can be, with `group` types of one structure are one to
-    policies. Errors: AbwError for a model that grows where this cannot be done piece by piece, unless its
-    graphs are wanted when they have grown alone (`finished`). Cost: some 100 us, whatever the data.
+    `fuse`: read reductions in place where possible. `group`: let policies treat types of one structure as
+    one. `finished`: graphs are made only after growth has ended. Errors: AbwError for a model that grows, at
+    granularity `op` or with `fuse`, unless `finished`. Cost: some 100 us, whatever the data.
     """
     if model.growth and (granularity == "op" or fuse) and not finished:
         what, who = "reading reductions in place (--fuse)", "compare takes"
@@ -178,7 +180,7 @@ def open_networks(
 
 
 def open_workload(model: Model, instances: Instances, networks: Networks) -> Workload:
-    """Bring a model and its instances together. Errors: DataError (a word or a row that is not there)."""
+    """Bind a model to instances. Errors: DataError (an unknown word, a missing row)."""
     sprouter = networks.sprouter
     instances = with_derived(instances, model.given)
     there = {*instances.schema.kinds, *instances.schema.fields}
@@ -198,10 +200,9 @@ def load_workload(
     group: bool = False,
     seed: int = 0,
 ) -> Workload:
-    """A model with the instances that it names, up to its limit; those that grow have grown.
+    """Bind a model to all instances of its data, up to its limit, after they have grown.
 
-    They do so on the executor cpu, by the model's weights, or where it has none by those of the `seed`.
-    Errors: DataError.
+    They grow on the executor cpu, by the model's weights or those of the `seed`. Errors: DataError.
     """
     instances = read_instances(model.data, model.data.limit)
     networks = open_networks(model, granularity, layout, fuse=fuse, group=group, finished=True)
@@ -211,10 +212,9 @@ def load_workload(
 def whole(
     workload: Workload, count: int | None = None, executor: Executor | None = None, seed: int = 0
 ) -> Workload:
-    """The same where its instances need not grow; else the first `count` of them when they have grown.
+    """Return a workload as it is if its instances do not grow, else with its first `count`, grown.
 
-    By a prepared executor, or one of the model's weights or the seed's, by cells in any case.
-    Errors: InstanceError.
+    They grow on a prepared executor, or on the usual one, always by cells. Errors: InstanceError.
     """
     if workload.ground is None:
         return workload
@@ -230,13 +230,13 @@ def whole(
 
 
 def grows_at_random(model: Model) -> bool:
-    """Whether what grows depends on weights that nobody has trained."""
+    """Whether what grows depends on untrained weights."""
     kinds = model.growth.kinds if model.growth and not model.weights.file else ()
     return any(decision.how != "chance" for kind in kinds for decision in kind.decisions)
 
 
 def usual_executor(model: Model, networks: Networks, seed: int = 0) -> Executor:
-    """The executor cpu for rounds, which are of cells, with the model's weights, or those of the seed."""
+    """The executor cpu for rounds of growth, with the model's weights, or those of the seed."""
     executor = get_executor("cpu")
     executor.prepare(networks.cells, make_params(networks.cells, load_weights(model), seed))
     return executor
@@ -251,7 +251,7 @@ def chunks_of(
     limit: int | None = None,
     skip_bad: bool = False,
 ) -> Iterator[Chunk[Instances]]:
-    """The instances of a file as a model's data has them, `size` at a time: see `chunks`."""
+    """Read the instances of a file in a model's format, `size` at a time (`chunks`)."""
     data = model.data
     return chunks(
         feed,
@@ -268,7 +268,7 @@ def chunks_of(
 
 
 def open_seeds(model: Model, networks: Networks, count: int, *, skip_bad: bool = False) -> Workload:
-    """The first `count` instances of a model's data at most, which have not grown. Errors: DataError."""
+    """Bind a model to at most the first `count` instances of its data, not grown. Errors: DataError."""
     with open_feed(model.data.path) as feed:
         for part in chunks_of(model, feed, count, skip_bad=skip_bad):
             if len(part.instances):
@@ -281,7 +281,7 @@ def _nothing_in(model: Model) -> DataError:
 
 
 def _as_far_as(workload: Workload, good: int, executor: Executor | None) -> tuple[Workload, int]:
-    """The first `good` instances when they have grown, or fewer: those that fail late are met later."""
+    """Grow the first `good` instances, or fewer if one of them fails."""
     while good:
         try:
             return whole(workload, good, executor), good
@@ -298,15 +298,15 @@ def open_sample(
     skip_bad: bool = False,
     executor: Executor | None = None,
 ) -> tuple[Workload, int]:
-    """The model with `count` instances from the beginning of its data at most, and how many of them to use.
+    """Bind a model to at most the first `count` instances of its data; returns also how many can be used.
 
-    Instances that grow have grown, by the executor (see `whole`). With `skip_bad`, malformed ones are left
-    out, and none is used from one that the model cannot be run on.
-    Errors: DataError; SpecError where not even one instance can be run.
+    Instances that grow have grown, on the executor (`whole`). With `skip_bad`, malformed instances are left
+    out, and only those before the first that the model cannot be run on can be used.
+    Errors: DataError; SpecError if not even one instance can be run.
     """
     data = model.data
     failed: SpecError | None = None
-    for size in (count, 1):  # one by one where the first of them cannot be used
+    for size in (count, 1):  # one by one if the first of them cannot be used
         with open_feed(data.path) as feed:
             for part in chunks_of(model, feed, size, skip_bad=skip_bad):
                 if not len(part.instances):

@@ -10,7 +10,7 @@ A run's folder `NNNN-model/` holds:
   `succ_ptr`, `succ`, `vertex`, `instance`), the schedule (`batch_type`, `batch_ptr`, `nodes`) and `ready`,
   the ready nodes by type before each step;
 - `times/NNNN.npz`, where the run was profiled or traced: when each batch of these was executed, and on which
-  thread (`abw.core.run.times`);
+  thread (`abw.core.run.trace`);
 - `growth/NNNN.npz`, of each of these that has grown: in which round what came, and every decision with its
   margin (`abw.core.store.history`);
 - `outputs.npz`, as `docs/outputs.md` describes it, of a program `outputs.jsonl`, unless they went elsewhere;

@@ -16,7 +16,7 @@ from abw.core.exec.registry import entry_of, get_executor
 from abw.core.ir.network import Granularity
 from abw.core.policy.cost import Cost
 from abw.core.policy.costfile import cost_text
-from abw.core.run.measure import measure
+from abw.core.run.batchsize import measure
 from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
 from abw.core.store.folders import require_writable

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from abw.core.exec.agreement import error_of
-from abw.core.run.streaming import TOLERANCE
+from abw.core.run.checks import TOLERANCE
 from abw.core.store.checked import read_arrays
 from abw.core.store.runs import OUTPUTS, RETURNED, StoredRun, load_batch
 from abw.core.store.trainings import StoredTraining

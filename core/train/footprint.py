@@ -20,9 +20,15 @@ from abw.core.exec.lower.rows import row_floats
 from abw.core.grad.network import training_network
 from abw.core.plan.plan import outputs_to_keep, plan
 from abw.core.policy.registry import get_policy
-from abw.core.run.footprint import LANES, VERTEX_BYTES, footprint, numbers_of, packed_bytes
+from abw.core.run.footprint import (
+    CACHE_BYTES,
+    LANES,
+    VERTEX_BYTES,
+    footprint,
+    numbers_of,
+    packed_bytes,
+)
 from abw.core.run.minibatches import TOGETHER
-from abw.core.run.plan_cache import MOST
 from abw.core.run.workload import open_workload
 from abw.core.train.backward import Passes, passes_of
 from abw.core.train.dropout import Dropout
@@ -155,4 +161,4 @@ def _dev_bytes(opened: Opened) -> int:
     needed, vertices = footprint(planned), len(opened.dev.kind)
     kept = needed.graph * vertices // max(1, int(start[last] - start[first]))
     packed = sum(packed_bytes(workload.network).values())
-    return needed.arenas + needed.outputs + min(kept, MOST) + packed + VERTEX_BYTES * vertices
+    return needed.arenas + needed.outputs + min(kept, CACHE_BYTES) + packed + VERTEX_BYTES * vertices

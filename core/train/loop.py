@@ -24,8 +24,8 @@ from abw.core.data.instances import Instances
 from abw.core.data.permute import permuted, vertices_of
 from abw.core.exec.gradient import Gradient
 from abw.core.exec.interface import Executor
+from abw.core.run.footprint import PlanCache
 from abw.core.run.minibatches import together
-from abw.core.run.plan_cache import Again
 from abw.core.run.workload import Workload, open_workload
 from abw.core.store.trainings import BEST
 from abw.core.train.checkpoint import SPEED, Position, load_checkpoint, named, save_checkpoint
@@ -247,7 +247,7 @@ def open_dev(learner: Learner, instances: Instances, own: Mapping[str, UserMetri
     """Bring dev data together with the model. Errors: SpecError, DataError."""
     judge = judge_of(learner.model, instances, own)
     workload = open_workload(learner.model, instances, learner.passes.networks)
-    batches = Again(workload, learner.passes.policy)
+    batches = PlanCache(workload, learner.passes.policy)
     return lambda executor: judge.row(batches.run(executor))
 
 

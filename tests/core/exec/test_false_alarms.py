@@ -9,7 +9,7 @@ from abw.core.exec.blas.executor import BlasExecutor
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.params import init_params
 from abw.core.plan.plan import plan
-from abw.core.run.streaming import TOLERANCE
+from abw.core.run.checks import TOLERANCE
 from tests.core.exec.builder import (
     error,
     fused_graph,

@@ -12,21 +12,20 @@ from abw.core.exec.params import init_params
 from abw.core.exec.registry import get_executor
 from abw.core.policy.registry import get_policy
 from abw.core.run import minibatches
-from abw.core.run.footprint import footprint_of
-from abw.core.run.plan_cache import Again
+from abw.core.run.footprint import PlanCache, footprint_of
 from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 
 
-def opened(root: Path, spec: str, executor: Executor, most: int) -> Again:
+def opened(root: Path, spec: str, executor: Executor, most: int) -> PlanCache:
     dims = {"hidden": 8}
     model = open_model(root / "specs" / f"{spec}.yaml", Overrides(dims=dims, batch=4))
     found = open_workload(model, read_instances(model.data, 12), open_networks(model, "cell"))
     executor.prepare(found.network, init_params(found.network, 0), 1)
-    return Again(found, get_policy("depth"), most)
+    return PlanCache(found, get_policy("depth"), most)
 
 
-def outputs(batches: Again, executor: Executor) -> list[bytes]:
+def outputs(batches: PlanCache, executor: Executor) -> list[bytes]:
     return [
         np.asarray(result.values(refs.reference)).tobytes()
         for batch, result in batches.run(executor)

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from abw.cli.profile import chosen_marks
 from abw.core.base.memory import resident
-from abw.core.run import resident as module
+from abw.core.run import observers as module
+from abw.core.run.observers import MARKS, Resident
 from abw.core.run.pipeline import RunOptions, run
-from abw.core.run.resident import MOST, Resident, told
 from abw.core.spec.load import Overrides
 from abw.core.store.runs import find_run
 
@@ -28,7 +29,7 @@ def test_nor_where_no_one_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert held.document() is None
 
 
-@pytest.mark.parametrize("mini_batches", [1, MOST, MOST + 1, 10 * MOST + 3])
+@pytest.mark.parametrize("mini_batches", [1, MARKS, MARKS + 1, 10 * MARKS + 3])
 def test_of_many_mini_batches_every_so_manieth_is_kept(
     mini_batches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,26 +42,26 @@ def test_of_many_mini_batches_every_so_manieth_is_kept(
     held.mark("writing")
     marks = held.document() or []
     numbers = [mark["mini_batch"] for mark in marks[1:-1]]
-    assert len(numbers) == mini_batches if mini_batches <= MOST else MOST / 2 <= len(numbers) <= MOST
+    assert len(numbers) == mini_batches if mini_batches <= MARKS else MARKS / 2 <= len(numbers) <= MARKS
     assert len(set(np.diff(numbers).tolist())) <= 1  # all equally far apart
     assert numbers[0] == 0
     assert [mark["name"] for mark in (marks[0], marks[-1])] == ["reading", "writing"]
     assert [mark["seconds"] for mark in marks] == sorted(mark["seconds"] for mark in marks)
 
 
-def test_of_mini_batches_three_are_told() -> None:
+def test_of_mini_batches_three_are_shown() -> None:
     sizes = [10, 20, 50, 30, 5]
     marks = [{"name": "reading", "mini_batch": None, "seconds": 0.0, "resident_bytes": 99}] + [
         {"name": "mini-batch", "mini_batch": n, "seconds": n + 1.0, "resident_bytes": size}
         for n, size in enumerate(sizes)
     ]
-    assert told(marks) == [
+    assert chosen_marks(marks) == [
         ("reading", 0.0, 99),
         ("mini-batch 0", 1.0, 10),
         ("mini-batch 2", 3.0, 50),
         ("mini-batch 4", 5.0, 5),
     ]
-    assert told([]) == []
+    assert chosen_marks([]) == []
 
 
 @pytest.mark.skipif(resident() is None, reason="this system does not say what a process holds")

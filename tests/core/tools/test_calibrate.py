@@ -20,7 +20,7 @@ from abw.core.plan.plan import Plan, plan
 from abw.core.policy.check import check_schedule
 from abw.core.policy.costfile import read_cost
 from abw.core.policy.rules.critical import Critical
-from abw.core.run.measure import cut, fit, measure, section
+from abw.core.run.batchsize import cut, fit, measure, section
 from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 from abw.core.tools.calibrate import calibrate

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from abw.core.policy.registry import get_policy
-from abw.core.run.plan_cache import Again
+from abw.core.run.footprint import PlanCache
 from abw.core.run.workload import open_workload
 from abw.core.spec.load import Overrides
 from abw.core.train.check import check_gradients
@@ -48,7 +48,10 @@ def test_without_an_epoch_and_in_metrics_nothing_is_dropped(tmp_path: Path) -> N
         workload = open_workload(learner.model, one.instances, learner.passes.networks)
         judge = judge_of(learner.model, one.instances)
         scores.append(
-            [s.value for s in judge.scores(Again(workload, get_policy("depth")).run(learner.passes.alone()))]
+            [
+                s.value
+                for s in judge.scores(PlanCache(workload, get_policy("depth")).run(learner.passes.alone()))
+            ]
         )
     assert scores[0] == scores[1]
 

@@ -1,16 +1,30 @@
-"""Where numbers stop being finite: the first NaN or infinity in weights, or in the values of a mini-batch."""
+"""What is checked of weights, plans and values: finite numbers, and agreement with the reference executor."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from abw.core.base.errors import AbwError
 from abw.core.data.instances import Instances
-from abw.core.exec.interface import Result
+from abw.core.exec.agreement import Difference, compare
+from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params
+from abw.core.exec.precision import allowed
+from abw.core.exec.reference import ReferenceExecutor
+from abw.core.exec.shaken import shaken_runs
+from abw.core.graph.fuse import Fusion
+from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
+from abw.core.plan.check import check_plan
+from abw.core.policy.check import check_schedule
 from abw.core.run.minibatches import MiniBatch
 from abw.core.store.outputs import Column
+
+# The largest error, relative to an output's root mean square, that `verify` accepts.
+TOLERANCE = 1e-5
 
 
 def refuse_weights(network: Network, params: Params) -> None:
@@ -66,3 +80,45 @@ def not_finite(column: Column) -> int:
         if np.isfinite(column.values.sum()):
             return column.lost
     return int(np.count_nonzero(~np.isfinite(column.values)))
+
+
+def check_plans(batch: MiniBatch) -> None:
+    """Check the schedules and plans of a mini-batch. Raises CheckError for a wrong one."""
+    if batch.grown is not None:
+        check_schedule(batch.dag, batch.schedule)
+    for made in batch.executed:
+        check_schedule(made.graph.dag, made.schedule)
+        check_plan(made.graph, made)
+
+
+def compare_with_reference(
+    graph: Graph, result: Result, executor: Executor, params: Params, fusion: Fusion | None
+) -> tuple[float, Result]:
+    """Compare all nodes' outputs with the reference executor's; returns the largest error and the latter.
+
+    `graph` has a node for every reduction, which is how the reference computes them. The error exceeds the
+    limit only where numbers nearly cancel, and rounding to single precision explains it. Errors: AbwError.
+    """
+    reference = ReferenceExecutor()
+    reference.prepare(graph.network, params)
+    expected = reference.run_graph(graph)
+    precision = executor.precision
+    limit = allowed(precision, TOLERANCE)
+
+    def furthest(shaken: Sequence[Result] = ()) -> Difference:
+        found = compare(result, expected, fusion, shaken)
+        return max(found, key=lambda d: d.error, default=Difference("", "", 0.0))
+
+    found = worst = furthest()
+    if not worst.error <= limit:  # numbers that nearly cancel may be why
+        worst = furthest(shaken_runs(graph, params))
+    if not worst.error <= limit:
+        coarse = f"weights of {precision} may be too coarse for this model: see without --precision. "
+        raise AbwError(
+            f"executor '{executor.name}' is wrong: output '{worst.output}' of type '{worst.type}' "
+            f"differs from the reference by {worst.error:.2e} of its root mean square, beside what rounding "
+            f"to single precision can do there (allowed: {limit:.0e})",
+            hint=("It" if precision == "float32" else coarse + "Else it")
+            + " is a defect of abw: please report it with the spec and the data",
+        )
+    return (found.error if math.isfinite(found.error) else worst.error), expected

@@ -1,0 +1,93 @@
+"""What single precision loses in a graph, whoever computes it: the reference with every operation rounded.
+
+After each operation its result is moved at random, as far as rounding to single precision may move it, and on
+from there in double precision (Monte Carlo arithmetic: Parker, Pierce and Eggert, CiSE 2000). How far runs
+are apart in the end is what operations behind make of that: where nearly equal numbers are subtracted, it is
+much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.cell.evaluate import NUMPY, run_cell
+from abw.core.exec.interface import Result
+from abw.core.exec.params import Params
+from abw.core.exec.reference import ReferenceExecutor, attend, scores_of
+from abw.core.graph.graph import Graph
+from abw.core.ir.cell import Cell, Op
+from abw.core.ir.model import Attention, Reduction
+from abw.core.ir.operations import OPERATIONS
+
+Array = NDArray[np.float64]
+
+# Half the distance between 1 and the next number of single precision.
+UNIT = 2.0**-24
+RUNS = 8
+# An error may be so many times as large as that of the run that is furthest away.
+FACTOR = 8.0
+
+
+class ShakenExecutor(ReferenceExecutor):
+    """The reference with rounding errors, drawn from a seed. Cost: about twice the reference's."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+
+    def _moved(self, value: Array, size: Array) -> Array:
+        return value + UNIT * size * self._random.uniform(-1, 1, np.shape(value))
+
+    def _rounded(self, op: Op, arguments: Sequence[Array], value: Array) -> Array:
+        """An operation's result, moved by what a sum can lose of its terms, or by its last digits."""
+        operation = OPERATIONS[op.name]
+        if operation.kind == "copy" or op.name == "max":
+            return value
+        if operation.kind == "product" or op.name == "sum":
+            terms = operation.meaning(NUMPY, *map(np.abs, arguments), *op.attr)
+            count = arguments[0].shape[-1] if operation.kind == "product" else arguments[0].size / value.size
+            return self._moved(value, np.sqrt(count) * terms)
+        return self._moved(value, 2 * np.abs(value))
+
+    def _cell(self, cell: Cell, operands: Sequence[Array], params: Sequence[Array]) -> list[Array]:
+        return run_cell(cell, operands, params, self._rounded)
+
+    def _reduced(self, reduction: Reduction, rows: Array) -> Array:
+        value = super()._reduced(reduction, rows)
+        if reduction == "max":
+            return value
+        return self._moved(value, np.sqrt(rows.shape[-1]) * super()._reduced(reduction, np.abs(rows)))
+
+    def _attended(self, attention: Attention, values: Array, keys: Array, query: Array) -> Array:
+        """Attention with scores and sums rounded."""
+        size = np.sqrt(len(query)) * np.abs(scores_of(attention, np.abs(keys), np.abs(query)))
+        value = attend(attention, values, keys, query, self._moved(np.zeros(size.shape), size))
+        sums = attend(attention, np.abs(values), keys, query)
+        return self._moved(value, np.sqrt(len(values)) * sums)
+
+
+def shaken_runs(graph: Graph, params: Params) -> tuple[Result, ...]:
+    """The graph's values with other rounding errors each time. Cost: `RUNS` times twice the reference's."""
+    found = []
+    for seed in range(RUNS):
+        executor = ShakenExecutor(seed)
+        executor.prepare(graph.network, params)
+        found.append(executor.run_graph(graph))
+    return tuple(found)
+
+
+def lost(expected: Array, shaken: Sequence[Array]) -> Array:
+    """By node what single precision may lose of its values (nodes, *shape), (nodes,): at most that is right.
+
+    Infinite where a run ends in what is infinite or not a number, and what is expected does not.
+    """
+    finite = np.isfinite(expected)
+    furthest = np.zeros(len(expected))
+    for run in shaken:
+        with np.errstate(invalid="ignore"):
+            away = np.where(finite, np.abs(run - expected), 0.0)
+        away[np.isnan(away)] = np.inf
+        furthest = np.maximum(furthest, away.reshape(len(away), -1).max(axis=1, initial=0.0))
+    return FACTOR * furthest
