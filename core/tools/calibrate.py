@@ -61,11 +61,8 @@ def calibrate(
     graph = workload.graph(0, instances)
     progress.phase("measure", len(graph.dag.types))
     measured = measure(graph, chosen, progress=progress)
-    cost = Cost(
-        np.array([m.launch for m in measured]),
-        np.array([m.row for m in measured]),
-        np.ones(len(measured), np.int32),
-    )
+    launch, row = np.array([(m.launch, m.row) for m in measured]).T
+    cost = Cost(launch, row, np.ones(len(measured), np.int32))
     heading = f"seconds a launch and a row: {model.name} on executor {executor}, threads: {threads}"
     write_text(output, cost_text(cost, graph.dag.types, heading))
     return {
@@ -75,16 +72,7 @@ def calibrate(
         "granularity": granularity,
         "threads": threads,
         "instances": instances,
-        "types": [
-            {
-                "type": m.type,
-                "launch": m.launch,
-                "row": m.row,
-                "error": m.error,
-                "samples": [list(sample) for sample in m.samples],
-            }
-            for m in measured
-        ],
+        "types": [{**asdict(m), "samples": [list(sample) for sample in m.samples]} for m in measured],
         "path": str(output),
     }
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abw.core.base.cores import usable_cores
 from abw.core.base.errors import AbwError
@@ -24,12 +26,13 @@ from abw.core.graph.construct import construct
 from abw.core.graph.graph import Graph
 from abw.core.ir.growth import Decision
 from abw.core.ir.model import Model
-from abw.core.ir.network import Granularity
+from abw.core.ir.network import Granularity, Network
 from abw.core.ir.weights import names_in
 from abw.core.plan.plan import Plan, outputs_to_keep, plan
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import CHOSEN, get_policy
 from abw.core.policy.rules.critical import Critical
+from abw.core.policy.schedule import Policy
 from abw.core.run.footprint import Footprint, footprint, forecast, grown_footprint, numbers_of
 from abw.core.run.learning import Asked, kept_policy, launch_seconds
 from abw.core.run.minibatches import TOGETHER
@@ -40,6 +43,8 @@ from abw.core.spec.load import Overrides, load_cell
 from abw.core.tools.opened import report_head
 from abw.core.train.footprint import forecast_training
 from abw.core.train.session import TrainOptions, open_training
+
+Longs = NDArray[np.int64]
 
 
 def inspect_cell(path: Path, dims: Mapping[str, int]) -> dict[str, Any]:
@@ -82,68 +87,16 @@ def inspect(
     trained = load_weights(model)
     networks = open_networks(model, granularity)
     workload = open_workload(model, read_instances(model.data, model.data.limit), networks)
-    given = None
-    if workload.ground is not None:
-        before = workload.ground.sprouter.phases.before
-        given = only(workload.binding, before, workload.network.outputs)
-    network = workload.network
-    asked = Asked(policy or CHOSEN, batch=model.data.batch, launch=launch_seconds(network, "cpu"))
+    asked = Asked(policy or CHOSEN, batch=model.data.batch, launch=launch_seconds(workload.network, "cpu"))
     kept = kept_policy(networks, asked)
     named = kept.policy if kept else get_policy(asked.name) if policy else Critical()
-    batches, seconds = 0, 0.0
-    nodes = np.zeros(len(network.types), np.int64)
-    depths: list[np.ndarray[Any, Any]] = []
-    largest: Graph | None = None
-    for first, last in workload.windows():
-        graph = workload.graph(first, last) if given is None else construct(given, first, last)
-        nodes += graph.type_sizes
-        if policy:
-            seen = networks.seen(graph)
-            if not depths:
-                named.schedule(seen)  # compiled, if it is at all, before time counts
-            start = time.thread_time()
-            schedule = named.schedule(seen)
-            seconds += time.thread_time() - start
-            check_schedule(seen, schedule)
-            batches += len(schedule)
-        depths.append(lower_bound(graph.dag))
-        if largest is None or len(graph) > len(largest):
-            largest = graph
+    found = _scheduled(workload, named if policy else None)
     memory = process = None
-    if largest is not None:
-        schedule = networks.launched(largest, named.schedule(networks.seen(largest)))
-        schedule = shared_out(largest, schedule, usable_cores())
-        planned = plan(largest, schedule, outputs_to_keep(largest))
-        needed = footprint(planned) if given is None else _grown(workload, planned)
-        memory = needed.total
-        batch, count = model.data.batch, len(workload.instances)
-        chunk = min(len(depths), read_ahead(batch)[1] // batch)
-        abreast = usable_cores() if should_parallelise(workload, list(workload.windows())[:chunk]) else 1
-        together = min(chunk, -(-TOGETHER // max(1, len(largest)))) if abreast == 1 else chunk
-        together = together if given is None else 1
-        share = min(1.0, read_ahead(batch)[1] / count)
-        vertices = int(share * len(workload.instances.kind))
-        pytorch = reader_bytes(model.weights.file)
-        found = forecast(network, needed, together, vertices, abreast, precision, pytorch)
-        process = {**found.document(), "available": available_memory()}
-    types = []
-    for number, t in enumerate(network.types):
-        reads = sorted({network.types[p].name for s in t.slots for p, _ in s.producers})
-        read = [network.constants[c] for s in t.slots for c in s.constants]
-        tables = {
-            network.tables[c.number].name if c.kind == "table" else network.fields[c.number]
-            for c in read
-            if c.kind in ("table", "field")
-        }
-        types.append(
-            {
-                "type": t.name,
-                "nodes": int(nodes[number]),
-                "depth": int(depths[0][number]),
-                "reads": [*reads, *sorted(tables)],
-            }
-        )
+    if found.largest is not None:
+        needed = _footprint(workload, found.largest, named)
+        memory, process = needed.total, _process(workload, found, needed, precision)
     parameters, table_numbers = numbers_of(model)
+    nodes = int(found.nodes.sum())
     return {
         **report_head(model),
         "weights": str(trained.file.path) if trained else None,
@@ -151,20 +104,96 @@ def inspect(
         "granularity": granularity,
         "instances": len(workload.instances),
         "batch": model.data.batch,
-        "mini_batches": len(depths),
-        "nodes": int(nodes.sum()),
-        "lower_bound": int(sum(int(d.sum()) for d in depths)),
+        "mini_batches": len(found.depths),
+        "nodes": nodes,
+        "lower_bound": int(sum(int(d.sum()) for d in found.depths)),
         "policy": policy,
-        "batches": batches if policy else None,
-        "ns_per_node": 1e9 * seconds / max(1, int(nodes.sum())) if policy else None,
+        "batches": found.batches if policy else None,
+        "ns_per_node": 1e9 * found.seconds / max(1, nodes) if policy else None,
         "parameters": parameters,
         "table_numbers": table_numbers,
         "memory_bytes": memory,
         "process_bytes": process,
         "training_bytes": _training(spec, overrides) if model.training else None,
-        "types": types,
+        "types": _types(workload.network, found),
         "growth": _growth(workload),
     }
+
+
+@dataclass(slots=True)
+class _Graphs:
+    """What is counted of the graphs of all mini-batches: `nodes` (T,), and `depths` (T,) of each.
+
+    `largest` is the one with most nodes. `batches` of their schedules, which took `seconds`.
+    """
+
+    nodes: Longs
+    depths: list[NDArray[np.int32]] = field(default_factory=list)
+    largest: Graph | None = None
+    batches: int = 0
+    seconds: float = 0.0
+
+
+def _scheduled(workload: Workload, policy: Policy | None) -> _Graphs:
+    """Build all graphs (of a model that grows, of what comes before growth); schedule them by a policy."""
+    binding, found = workload.binding, _Graphs(np.zeros(len(workload.network.types), np.int64))
+    if workload.ground is not None:
+        binding = only(binding, workload.ground.sprouter.phases.before, workload.network.outputs)
+    for first, last in workload.windows():
+        grows = workload.ground is not None
+        graph = construct(binding, first, last) if grows else workload.graph(first, last)
+        found.nodes += graph.type_sizes
+        if policy is not None:
+            dag = workload.networks.seen(graph)
+            if not found.depths:
+                policy.schedule(dag)  # compiled, if it is at all, before time counts
+            start = time.thread_time()
+            schedule = policy.schedule(dag)
+            found.seconds += time.thread_time() - start
+            check_schedule(dag, schedule)
+            found.batches += len(schedule)
+        found.depths.append(lower_bound(graph.dag))
+        if found.largest is None or len(graph) > len(found.largest):
+            found.largest = graph
+    return found
+
+
+def _footprint(workload: Workload, graph: Graph, policy: Policy) -> Footprint:
+    """What a mini-batch takes in `abw run`, batched by a policy and, if it grows, grown as far as it may."""
+    networks = workload.networks
+    schedule = networks.launched(graph, policy.schedule(networks.seen(graph)))
+    planned = plan(graph, shared_out(graph, schedule, usable_cores()), outputs_to_keep(graph))
+    return footprint(planned) if workload.ground is None else _grown(workload, planned)
+
+
+def _process(workload: Workload, found: _Graphs, needed: Footprint, precision: Precision) -> dict[str, int]:
+    """What the process of `abw run` takes, whose largest mini-batch takes `needed`, and what is available."""
+    model, instances = workload.model, workload.instances
+    batch, ahead = model.data.batch, read_ahead(model.data.batch)[1]
+    assert found.largest is not None
+    chunk = min(len(found.depths), ahead // batch)
+    abreast = usable_cores() if should_parallelise(workload, list(workload.windows())[:chunk]) else 1
+    together = min(chunk, -(-TOGETHER // max(1, len(found.largest)))) if abreast == 1 else chunk
+    together = together if workload.ground is None else 1
+    vertices = int(min(1.0, ahead / len(instances)) * len(instances.kind))
+    pytorch = reader_bytes(model.weights.file)
+    whole = forecast(workload.network, needed, together, vertices, abreast, precision, pytorch)
+    return {**whole.document(), "available": available_memory()}
+
+
+def _types(network: Network, found: _Graphs) -> list[dict[str, Any]]:
+    """The types with their nodes, depth in the first mini-batch, and the types and tables that they read."""
+    types = []
+    for number, t in enumerate(network.types):
+        reads = {network.types[p].name for s in t.slots for p, _ in s.producers}
+        read = [network.constants[c] for s in t.slots for c in s.constants]
+        tables = {network.tables[c.number].name for c in read if c.kind == "table"}
+        tables |= {network.fields[c.number] for c in read if c.kind == "field"}
+        nodes, depth = int(found.nodes[number]), int(found.depths[0][number])
+        types.append(
+            {"type": t.name, "nodes": nodes, "depth": depth, "reads": sorted(reads) + sorted(tables)}
+        )
+    return types
 
 
 def _training(spec: Path, overrides: Overrides) -> dict[str, Any]:
@@ -248,7 +277,7 @@ def inspect_weights(spec: Path, overrides: Overrides) -> dict[str, Any]:
     """
     model = open_model(spec, overrides)
     file = read_file(model.weights)
-    matched = match(model, file) if file else None
+    matched, required = match(model, file) if file else None, needs(model)
     fits = {fit.need.name: fit for fit in matched.fits} if matched else {}
     wanted = [
         {
@@ -260,7 +289,7 @@ def inspect_weights(spec: Path, overrides: Overrides) -> dict[str, Any]:
             "state": fits[need.name].state if fits else None,
             "fault": fits[need.name].fault or None if fits else None,
         }
-        for need in needs(model)
+        for need in required
     ]
     report: dict[str, Any] = {
         "schema_version": 1,
@@ -268,7 +297,7 @@ def inspect_weights(spec: Path, overrides: Overrides) -> dict[str, Any]:
         "spec": str(model.files[0]),
         "dims": dict(model.dims),
         "needs": wanted,
-        "numbers": sum(math.prod(need.shape) for need in needs(model)),
+        "numbers": sum(math.prod(need.shape) for need in required),
         "file": None,
         "fits": None,
         "problems": [],
@@ -277,26 +306,19 @@ def inspect_weights(spec: Path, overrides: Overrides) -> dict[str, Any]:
         return report
     problems = problems_of(matched, model)
     takers: dict[str, list[str]] = {}
-    for need in needs(model):
+    for need in required:
         for name in dict.fromkeys(names_in(need.expr)):
             takers.setdefault(name, []).append(need.name)
-    return {
-        **report,
-        "file": {
-            "path": str(file.path),
-            "format": file.format,
-            "sha256": file.sha256,
-            "tensors": [
-                {
-                    "name": name,
-                    "shape": list(stored.shape),
-                    "dtype": stored.dtype,
-                    "used_for": takers.get(name, []),
-                    "ignored": name not in takers and model.weights.ignores(name),
-                }
-                for name, stored in file.tensors.items()
-            ],
-        },
-        "fits": not problems,
-        "problems": [str(problem) for problem in problems],
-    }
+    tensors = [
+        {
+            "name": name,
+            "shape": list(stored.shape),
+            "dtype": stored.dtype,
+            "used_for": takers.get(name, []),
+            "ignored": name not in takers and model.weights.ignores(name),
+        }
+        for name, stored in file.tensors.items()
+    ]
+    about = {"path": str(file.path), "format": file.format, "sha256": file.sha256, "tensors": tensors}
+    found = [str(problem) for problem in problems]
+    return {**report, "file": about, "fits": not problems, "problems": found}
