@@ -104,6 +104,17 @@ class Source:
         self.check(self.line_end(found[-1].at))
         raise DataError(map(self.problem, found), spans)
 
+    def full_lines(self, most: int) -> list[tuple[int, int, int]]:
+        """The first lines that hold more than white space: the number of each, from 0, its begin, its end."""
+        found: list[tuple[int, int, int]] = []
+        number, begin = 0, self.begin
+        while begin < len(self.data) and len(found) < most:
+            end = self.line_end(begin)
+            if self.data[begin:end].strip():
+                found.append((number, begin, end))
+            number, begin = number + 1, end + 1
+        return found
+
     def line_end(self, at: int) -> int:
         """The offset of the newline, or of the end of the file, that follows."""
         newline = self.data.find(b"\n", at)

@@ -37,12 +37,7 @@ class Options(TypedDict, total=False):
 
 
 def read(
-    path: Path,
-    format: str,
-    *,
-    skip: int = 0,
-    limit: int | None = None,
-    **options: Unpack[Options],
+    path: Path, format: str, *, skip: int = 0, limit: int | None = None, **options: Unpack[Options]
 ) -> Instances:
     """The instances `skip` to `skip + limit` of a file; of format json all of it is read to find the schema.
 
@@ -70,13 +65,7 @@ def read(
     return taken
 
 
-def take(
-    feed: Feed,
-    format: str,
-    skip: int,
-    limit: int,
-    **options: Unpack[Options],
-) -> Instances:
+def take(feed: Feed, format: str, skip: int, limit: int, **options: Unpack[Options]) -> Instances:
     """Instances `skip` to `skip + limit` of what is left of a file, as `read` gives them; none at its end.
 
     Errors: DataError; then nothing was taken.

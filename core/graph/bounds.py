@@ -72,13 +72,26 @@ def _deepen(ptr: Ints, operand: Ints, shift: int, depth: Ints, way: Ints, resume
     return found
 
 
+def waiting(dag: Dag) -> NDArray[np.bool_]:
+    """Whether each node (n,) is on a cycle or behind one. O(n + m)."""
+    waits = np.ones(len(dag), np.bool_)
+    waits[_free(dag)[0]] = False
+    return waits
+
+
 def _sorted(dag: Dag) -> tuple[Ints, Ints]:
+    order, depth = _free(dag)
+    if len(order) < len(dag):
+        raise ValueError(f"the graph has a cycle: {len(dag) - len(order)} nodes are on it or behind it")
+    return order, depth
+
+
+def _free(dag: Dag) -> tuple[Ints, Ints]:
+    """The nodes that wait for no cycle, each after its producers, and the depths of all (n,)."""
     n = len(dag)
     order, depth, stack = np.empty(n, np.int32), np.zeros(n, np.int32), np.empty(n, np.int32)
     found = _sort(dag.succ_ptr, dag.succ, dag.indegree, dag.indegree.copy(), order, depth, stack)
-    if found < len(dag):
-        raise ValueError(f"the graph has a cycle: {len(dag) - found} nodes are on it or behind it")
-    return order, depth
+    return order[:found], depth
 
 
 @njit

@@ -12,16 +12,7 @@ from numpy.typing import NDArray
 from abw.core.graph import walk as op
 from abw.core.graph.cells import constant_number
 from abw.core.graph.edges import EdgeSlots, edge_slots
-from abw.core.ir.model import (
-    FieldSource,
-    Input,
-    Model,
-    NodeSource,
-    NodeType,
-    Source,
-    TableSource,
-    ZeroSource,
-)
+from abw.core.ir.model import FieldSource, Input, Model, NodeSource, NodeType, Source, TableSource, ZeroSource
 from abw.core.ir.network import Network
 from abw.core.ir.schema import Hop
 
@@ -267,9 +258,7 @@ def _table(rows: Sequence[Sequence[int]], width: int) -> Ints:
     return np.array(rows, np.int32).reshape(len(rows), width)
 
 
-def _names(
-    model: Model,
-) -> tuple[tuple[str, ...], tuple[tuple[Hop, ...], ...], tuple[tuple[int, str], ...]]:
+def _names(model: Model) -> tuple[tuple[str, ...], tuple[tuple[Hop, ...], ...], tuple[tuple[int, str], ...]]:
     """The links, lists and lookups of a model."""
     lists = [reduced(t)[0][1].hops for t in model.types if t.reduction]
     sources = [s for t in model.types for n, i in enumerate(t.inputs) for s in i.sources[int(n < t.listed) :]]

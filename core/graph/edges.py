@@ -1,4 +1,4 @@
-"""The edges of a graph: where they are looked for, their lists, cycles."""
+"""The edges of a graph: where they are looked for, and their lists."""
 
 from __future__ import annotations
 
@@ -155,40 +155,3 @@ def _consumers(
         succ[ptr[u + 1]] = target[e]
         ptr[u + 1] += 1
     return m
-
-
-def stuck(succ_ptr: Ints, succ: Ints, indegree: Ints) -> int:
-    """A node on a cycle, or -1 where there is none."""
-    n = len(indegree)
-    return _stuck(succ_ptr, succ, indegree.copy(), np.empty(n, np.int32), np.full(n, -1, np.int32))
-
-
-@njit
-def _stuck(succ_ptr: Ints, succ: Ints, waits: Ints, queue: Ints, back: Ints) -> int:
-    n = len(waits)
-    tail = 0
-    for v in range(n):
-        if waits[v] == 0:
-            queue[tail] = v
-            tail += 1
-    head = 0
-    while head < tail:
-        v = queue[head]
-        head += 1
-        for e in range(succ_ptr[v], succ_ptr[v + 1]):
-            waits[succ[e]] -= 1
-            if waits[succ[e]] == 0:
-                queue[tail] = succ[e]
-                tail += 1
-    if tail == n:
-        return -1
-    # every node that waits has a producer that waits: walking back along those must come round
-    last = -1
-    for v in range(n):
-        if waits[v] > 0:
-            last = v
-            for e in range(succ_ptr[v], succ_ptr[v + 1]):
-                back[succ[e]] = v
-    for _ in range(n):
-        last = back[last]
-    return last

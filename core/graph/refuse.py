@@ -9,8 +9,9 @@ import numpy as np
 from abw.core.base.errors import InstanceError, Problem, SpecError
 from abw.core.data.derive import field, link
 from abw.core.graph.bind import Binding
+from abw.core.graph.bounds import waiting
 from abw.core.graph.bytecode import Origin
-from abw.core.graph.edges import stuck
+from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.ir.model import TableSource
 from abw.core.ir.schema import Hop
@@ -102,7 +103,7 @@ def refuse_circle(binding: Binding) -> NoReturn:
 def refuse_cycle(binding: Binding, first: int, graph: Graph) -> None:
     """Say which nodes wait for each other, if some do; the graph's first instance is `first`."""
     dag, shift = graph.dag, graph.network.width.bit_length() - 1
-    node = stuck(dag.succ_ptr, dag.succ, dag.indegree)
+    node = _on_cycle(dag)
     if node < 0:
         return
     path = [node]
@@ -120,6 +121,21 @@ def refuse_cycle(binding: Binding, first: int, graph: Graph) -> None:
     hint = "an instance's nodes must form no cycle: mend the links or the data"
     span = binding.model.types[dag.type[path[0]]].span
     raise InstanceError(Problem(message, span, hint), _instance(binding, vertex))
+
+
+def _on_cycle(dag: Dag) -> int:
+    """A node on a cycle, or -1 where there is none."""
+    waits = waiting(dag)
+    if not waits.any():
+        return -1
+    # every node that waits has a producer that waits: walking back along those must come round
+    source = np.repeat(np.arange(len(dag)), np.diff(dag.succ_ptr))
+    back = np.zeros(len(dag), np.int64)
+    back[dag.succ[waits[source]]] = source[waits[source]]
+    node = int(np.flatnonzero(waits)[-1])
+    for _ in range(len(dag)):
+        node = int(back[node])
+    return node
 
 
 def _reaches(graph: Graph, source: int, goal: int) -> bool:

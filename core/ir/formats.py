@@ -30,15 +30,9 @@ def with_common(schema: Schema) -> Schema:
         "coin": FieldSchema(kinds, doc="0 or 1, by a hash of the instance's and the vertex's number"),
     }
     for taken in (*(links.keys() & schema.links.keys()), *(fields.keys() & schema.fields.keys())):
-        raise AbwError(
-            f"'{taken}' in the data is a name that every format gives already",
-            hint=TAKEN,
-        )
+        raise AbwError(f"'{taken}' in the data is a name that every format gives already", hint=TAKEN)
     return replace(
-        schema,
-        kinds=("instance", *own),
-        links={**schema.links, **links},
-        fields={**schema.fields, **fields},
+        schema, kinds=("instance", *own), links={**schema.links, **links}, fields={**schema.fields, **fields}
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from abw.core.base.errors import AbwError, did_you_mean
+from abw.core.data.derive import floats
 from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.ir.formats import own_fields, own_links
 from abw.core.ir.schema import Schema
@@ -63,8 +64,7 @@ def _values(instances: Instances, name: str, size: int) -> Values:
     if name in instances.vocabulary:
         raise AbwError(f"field '{name}' holds strings, not floats", hint="as in the data of the model")
     if name in instances.fields and size == 1:
-        vertex = np.flatnonzero(instances.fields[name] >= 0).astype(np.int32)
-        return Values(vertex, instances.fields[name][vertex, None].astype(np.float32))
+        return floats(instances, name)
     nothing = Values(np.empty(0, np.int32), np.empty((0, size), np.float32))
     found = instances.values.get(name, nothing)
     if found.rows.shape[1] != size or name in instances.fields:

@@ -20,7 +20,7 @@ from abw.core.base.errors import AbwError, DataError, Problem, Span
 from abw.core.data.feed import ALL, MOST_PROBLEMS, Feed, Source, open_feed
 from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import single
-from abw.core.data.readers.jsoncheck import full_lines, line_end, line_of, plainly
+from abw.core.data.readers.jsoncheck import line_of, plainly
 from abw.core.data.readers.jsonscan import TEXT, VECTOR, WHOLE, Columns, scan, texts
 from abw.core.data.sidecar import Sidecar, open_sidecar
 from abw.core.ir.formats import COMMON, TAKEN, own_fields, own_links, with_common
@@ -126,7 +126,7 @@ def _take(feed: Feed, skip: int, limit: int, schema: Schema | None = None) -> _T
     stop = skip + limit
     for source in feed.windows(stop):
         scanned = scan(source, skip, stop)
-        full = full_lines(source, stop) if scanned is None else []
+        full = source.full_lines(stop) if scanned is None else []
         seen = len(full) if scanned is None else scanned[1]
         if source.enough(seen, stop, skip):
             break
@@ -134,8 +134,8 @@ def _take(feed: Feed, skip: int, limit: int, schema: Schema | None = None) -> _T
         source.check(scanned[2])
     columns, _, end = scanned or (None, 0, 0)
     if columns is None or (schema and not _fits(columns, schema)):
-        full = full or full_lines(source, stop)
-        end = line_end(source, full[-1] if len(full) == stop else -1)
+        full = full or source.full_lines(stop)
+        end = full[-1][2] + 1 if len(full) == stop else len(source.data)
         source.check(end)
         scanned = scan(plainly(source, full, skip, schema), skip, stop, checked=True)
         assert scanned is not None

@@ -74,13 +74,7 @@ def _room(source: Source) -> int:
 
 @njit
 def parse_trees(
-    text: Bytes,
-    at: int,
-    skip: int,
-    stop: int,
-    kind: Bytes,
-    columns: Ints,
-    rows: Ints,
+    text: Bytes, at: int, skip: int, stop: int, kind: Bytes, columns: Ints, rows: Ints
 ) -> tuple[int, int, int, int]:
     """Parse trees (see `parsed`); a vertex's columns are its parent and its last child (-1: none), and the
     offsets of its label and of its word.

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
-
 import numpy as np
 import orjson
 
-from abw.core.data.feed import Fault, Feed, Source
+from abw.core.data.feed import Fault, Feed
 from abw.core.data.plain import Plain
 
 
@@ -19,12 +16,12 @@ def read_values(feed: Feed, limit: int) -> Plain:
     byte.
     """
     for source in feed.windows(limit):
-        places = list(islice(_lines(source), limit))
+        places = source.full_lines(limit)
         if source.enough(len(places), limit, 0):
             break
     values: list[object] = []
     faults: list[Fault] = []
-    for begin, end in places:
+    for _, begin, end in places:
         text = source.data[begin:end]
         try:
             values.append(orjson.loads(text))
@@ -35,24 +32,12 @@ def read_values(feed: Feed, limit: int) -> Plain:
             )
     if faults:
         source.refuse(faults)
-    ends = np.array([begin for begin, _ in places], np.int64)
-    newlines = np.flatnonzero(source.text == ord("\n"))
-    lines = (source.line + np.searchsorted(newlines, ends)).astype(np.int32)
+    lines = np.array([source.line + number for number, _, _ in places], np.int32)
     numbers = feed.numbers(lines, 0)
-    feed.take(source, places[-1][1] if len(places) == limit else len(source.data), len(places))
+    feed.take(source, places[-1][2] if len(places) == limit else len(source.data), len(places))
     return Plain(values, lines, numbers, [_name(value) for value in values])
 
 
 def _name(value: object) -> str | int:
     name = value.get("id", "") if isinstance(value, dict) else ""
     return name if isinstance(name, str | int) and not isinstance(name, bool) else ""
-
-
-def _lines(source: Source) -> Iterator[tuple[int, int]]:
-    """Where the lines begin and end that hold something."""
-    begin = source.begin
-    while begin < len(source.data):
-        end = source.line_end(begin)
-        if source.data[begin:end].strip():
-            yield begin, end
-        begin = end + 1

@@ -171,13 +171,7 @@ def paths_for(encoding: Encoding, dag: Dag, frontier: Frontier) -> Paths:
 def follow(dag: Dag, table: Table, action: Ints, encoding: Encoding, phases: int) -> Schedule:
     """The schedule of a policy (see `FsmPolicy.schedule`) for a dag of its types."""
     length = path_lengths(dag) if encoding == "critical" else np.empty(0, np.int32)
-    given = (
-        arrays(dag),
-        (*table,),
-        action,
-        (ENCODINGS.index(encoding), phases),
-        length,
-    )
+    given = (arrays(dag), (*table,), action, (ENCODINGS.index(encoding), phases), length)
     batches = room(dag)
     unseen = _run(*given, *space(dag), new_state(dag), (*batches,), ((*nothing_remains(),), (*no_weights(),)))
     if unseen < 0:

@@ -13,12 +13,7 @@ from abw.core.graph.dag import Dag
 from abw.core.jit.decorators import inner, njit
 from abw.core.policy.cost import Cost, counting, regret
 from abw.core.policy.rules.frontier import Batches, Edges, Frontier, begin, execute, record, to_schedule
-from abw.core.policy.rules.remaining import (
-    Remaining,
-    is_free,
-    start_remaining,
-    step_remaining,
-)
+from abw.core.policy.rules.remaining import Remaining, is_free, start_remaining, step_remaining
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]

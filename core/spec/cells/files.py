@@ -238,11 +238,7 @@ def _outputs(file: CellFile, equations: Equations, first: int, report: Report) -
 
 def _unused(file: CellFile, equations: Equations, report: Report) -> None:
     used = equations.uses | {written.text for _, written in file.outputs.values()}
-    for what, items in (
-        ("input", file.inputs),
-        ("parameter", file.params),
-        ("constant", file.constants),
-    ):
+    for what, items in (("input", file.inputs), ("parameter", file.params), ("constant", file.constants)):
         for name, (key, _) in items.items():
             if name not in used:
                 report.add(

@@ -23,12 +23,7 @@ _NAMES = "a list of names, a file with one a line, or a table with a vocabulary"
 
 
 def read_answer(
-    key: Scalar,
-    node: Mapping,
-    shape: Shape | None,
-    kinds: Collection[str],
-    resolver: Resolver,
-    reach: Reach,
+    key: Scalar, node: Mapping, shape: Shape | None, kinds: Collection[str], resolver: Resolver, reach: Reach
 ) -> Answer:
     """What a mapping says of an output whose values have this shape, on vertices of these kinds."""
     what, report = f"output '{key.text}'", resolver.report

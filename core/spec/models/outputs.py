@@ -23,10 +23,7 @@ RESERVED = "__metadata__"
 
 
 def read_outputs(
-    node: Keys | None,
-    growth: Growth | None,
-    resolver: Resolver,
-    reach: Reach,
+    node: Keys | None, growth: Growth | None, resolver: Resolver, reach: Reach
 ) -> tuple[
     tuple[tuple[str, tuple[tuple[int, int], ...]], ...], tuple[DecisionOutput, ...], dict[str, Answer]
 ]:
