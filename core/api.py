@@ -28,6 +28,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import RLock
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -194,6 +195,8 @@ class LoadedModel:
     what the spec's outputs are. Its memory is one run's: of several threads only one may use a model at a
     time.
 
+    Calls on several threads wait for each other; to run at once they need a model each.
+
     A model can be copied (`copy.deepcopy`) and pickled, for another process too: the copy has the weights of
     that moment, and an executor of its own, compiled or loaded from disk where the copy is made. A policy
     that is an object of one's own is copied along.
@@ -218,6 +221,7 @@ class LoadedModel:
         self._gradients: Trainer | None = None
         self._taken = 0
         self._free = True
+        self._lock = RLock()  # one call at a time: the executor's memory is theirs in turns
         self.executor = executor
         self._networks = networks
         self._params = params
@@ -244,6 +248,10 @@ class LoadedModel:
         to ten places of what cannot be read, InstanceError. Errors: AbwError.
         """
         _require("errors", errors, _ERRORS)
+        with self._lock:
+            return self._called(instances, errors)
+
+    def _called(self, instances: Given, errors: Errors) -> Outputs:
         if errors == "return" and isinstance(instances, os.PathLike):
             return self._outputs(self._run(Path(instances), errors))
         wrong: dict[int, AbwError] | None = {} if errors == "return" else None
@@ -258,8 +266,13 @@ class LoadedModel:
         `-` is standard input. `errors` and what is raised: as of a call; numbers are within what is given.
         """
         _require("errors", errors, _ERRORS)
-        for piece in self._run(Path(file), errors):
-            yield self._outputs([piece])
+        pieces = self._run(Path(file), errors)
+        while True:
+            with self._lock:
+                if (piece := next(pieces, None)) is None:
+                    return
+                found = self._outputs([piece])
+            yield found
 
     def _run(self, file: Path, errors: Errors) -> Iterator[_Run]:
         """The instances of a file piece by piece; with "return" what the model cannot be run on is told."""
@@ -372,9 +385,10 @@ class LoadedModel:
 
         Errors: as a call, and AbwError for what cannot be trained.
         """
-        if self._gradients is None:
-            self._gradients = self.trainer()
-        loss, vector = self._gradients.gradient(instances)
+        with self._lock:
+            if self._gradients is None:
+                self._gradients = self.trainer()
+            loss, vector = self._gradients.gradient(instances)
         found, at = {}, 0
         for name, value in self.params.items():
             found[name] = vector[at : at + value.size].reshape(value.shape)

@@ -6,6 +6,8 @@ import copy
 import doctest
 import json
 import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -136,6 +138,33 @@ def test_a_model_may_be_called_while_its_stream_is_not_at_its_end(
     assert np.array_equal(np.concatenate(pieces), alone(file)["classes"].values)
     assert all(np.array_equal(other, expected) for other in others)
     assert len(others) == len(pieces) + 1 > 10
+
+
+def test_calls_on_several_threads_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share the executor's memory."""
+    model, lines = (
+        abw.load("specs/treelstm.yaml", policy="depth", threads=1),
+        ["(3 (2 It) (4 works))", "(2 Fine)"],
+    )
+    Path("t.txt").write_text("\n".join(lines * 40))
+    wanted, inside, most = model(lines), 0, 0
+    plain = model.columns
+
+    def columns(*given: Any) -> Any:  # noqa: ANN401
+        nonlocal inside, most
+        inside, most = inside + 1, max(most, inside + 1)
+        time.sleep(0.01)
+        yield from plain(*given)
+        inside -= 1
+
+    monkeypatch.setattr(model, "columns", columns)
+    streamed = model.stream("t.txt")
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: model(lines)["classes"].values, range(9)))
+        pieces = [pool.submit(next, streamed).result()["classes"].values[:4]]
+    assert most == 1
+    for values in found + pieces:
+        np.testing.assert_array_equal(values, wanted["classes"].values[: len(values)])
 
 
 def test_every_step_alone() -> None:
