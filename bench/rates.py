@@ -9,8 +9,8 @@ import numpy as np
 
 from abw.core.exec.cpu.llvm.compiled import compile_ir
 from abw.core.exec.cpu.llvm.emit import Function, Module, splat
-from abw.core.exec.cpu.memory import on_huge_pages
 from abw.core.exec.cpu.target import get_target
+from abw.core.exec.memory import on_huge_pages
 from abw.core.jit.pointers import address
 from abw.core.plan.plan import Plan
 from abw.core.run.footprint import packed_bytes

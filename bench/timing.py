@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from statistics import median
 
-from abw.core.exec.cpu.profile.peak import peak_meter
+from abw.core.exec.cpu.profile.profile import peak_meter
 from abw.core.exec.cpu.target import TargetName
 
 Work = Callable[[], object]

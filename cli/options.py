@@ -234,9 +234,9 @@ def policy_option(help: str, *names: str, **more: Any) -> Any:  # noqa: ANN401 (
 def require_policy(name: str, option: str, *more: str) -> None:
     """Refuse an unknown policy; one of the user's own is loaded. Errors: a usage error, AbwError."""
     from abw.core.policy.registry import NAMES, REVERSED, get_policy
-    from abw.core.policy.user_policy import is_own
+    from abw.core.policy.user_policy import is_user_policy
 
-    if is_own(name.removesuffix(REVERSED)):
+    if is_user_policy(name.removesuffix(REVERSED)):
         get_policy(name)
     elif not name.endswith(".json"):
         one_of(name, (*NAMES, *more), option)

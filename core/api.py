@@ -51,10 +51,10 @@ from abw.core.graph.graph import Graph
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, LayoutName, Network
 from abw.core.plan.plan import Plan, plan
-from abw.core.policy.foreign import Foreign, checked
 from abw.core.policy.learned.states import Encoding
 from abw.core.policy.registry import CHOSEN, LEARNED, get_policy, require_name
 from abw.core.policy.schedule import Policy, Schedule
+from abw.core.policy.user_policy import Validated, checked
 from abw.core.run.checks import refuse_values, refuse_weights
 from abw.core.run.footprint import require_weights
 from abw.core.run.learning import Asked, Choice, launch_seconds, policy_of
@@ -231,10 +231,10 @@ class LoadedModel:
         self._sample = sample
         self.outputs = outputs_of(spec)
         self._name = policy if isinstance(policy, str) else ""
-        self._policy: Policy | None = None if isinstance(policy, str) else Foreign(policy)
+        self._policy: Policy | None = None if isinstance(policy, str) else Validated(policy)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        policy = self._name or cast(Foreign, self._policy).policy
+        policy = self._name or cast(Validated, self._policy).policy
         given = (policy, self._encoding, self._seed, self._check_finite, self._sample, self._threads)
         params = Params(self._params.values, self._params.tables)
         executor = (self.executor.name, self.executor.precision)
@@ -337,7 +337,7 @@ class LoadedModel:
         if policy is None:
             chosen = self._ready()
         else:
-            chosen = self._named(policy) if isinstance(policy, str) else Foreign(policy)
+            chosen = self._named(policy) if isinstance(policy, str) else Validated(policy)
         return self._networks.launched(graph, chosen.schedule(self._networks.seen(graph)))
 
     def plan(self, graph: Graph, schedule: Schedule | None = None) -> Plan:
@@ -367,7 +367,7 @@ class LoadedModel:
                 f"weights of {self.executor.precision} are not trained: training keeps them in float32",
                 hint="load the model without precision, and load what was trained with it",
             )
-        chosen = get_policy(policy) if isinstance(policy, str) else Foreign(policy)
+        chosen = get_policy(policy) if isinstance(policy, str) else Validated(policy)
         name, used = self.executor.name, self._seed if seed is None else seed
         teach, model = Teacher(self.spec), finished_model(self.spec)
         networks = open_networks(model, "cell") if self.spec.growth else self._networks

@@ -46,10 +46,10 @@ class COMMAND(Command):
 def _is_policy(name: str) -> bool:
     """Whether a word names a policy, and no spec or file that could be drawn."""
     from abw.core.policy.registry import NAMES
-    from abw.core.policy.user_policy import is_own
+    from abw.core.policy.user_policy import is_user_policy
     from abw.core.spec.shipped import find_shipped
 
-    return is_own(name) or (name in NAMES and not Path(name).exists() and not find_shipped(name))
+    return is_user_policy(name) or (name in NAMES and not Path(name).exists() and not find_shipped(name))
 
 
 @group

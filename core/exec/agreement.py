@@ -1,4 +1,11 @@
-"""How far two executors' results are apart."""
+"""How far two executors' results are apart, and how much of that single precision explains.
+
+What single precision loses in a graph, whoever computes it, is found by the reference with every operation
+rounded: after each its result is moved at random, as far as rounding to single precision may move it, and on
+from there in double precision (Monte Carlo arithmetic: Parker, Pierce and Eggert, CiSE 2000). How far runs
+are apart in the end is what operations behind make of that: where nearly equal numbers are subtracted, it is
+much.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +15,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.cell.evaluate import NUMPY, run_cell
 from abw.core.exec.interface import Result
-from abw.core.exec.shaken import lost
+from abw.core.exec.params import Params
+from abw.core.exec.reference import ReferenceExecutor, attend, scores_of
 from abw.core.graph.fuse import Fusion
+from abw.core.graph.graph import Graph
+from abw.core.ir.cell import Cell, Op
+from abw.core.ir.model import Attention, Reduction
+from abw.core.ir.operations import OPERATIONS
+
+Array = NDArray[np.float64]
+
+# Half the distance between 1 and the next number of single precision.
+UNIT = 2.0**-24
+RUNS = 8
+# An error may be so many times as large as that of the run that is furthest away.
+FACTOR = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +70,7 @@ def compare(
     return tuple(differences)
 
 
-def nearer(
-    a: NDArray[np.float64], b: NDArray[np.float64], allowed: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def nearer(a: Array, b: Array, allowed: Array) -> Array:
     """What of the values `a` is further from `b` than is allowed: these, nearer to `b` by that."""
     with np.errstate(invalid="ignore"):
         beyond = np.maximum(np.abs(a - b) - allowed, 0.0)
@@ -59,7 +78,7 @@ def nearer(
     return np.where(np.isfinite(b) & (np.isfinite(a) | np.isinf(allowed)), found, a)
 
 
-def error_of(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+def error_of(a: Array, b: Array) -> float:
     """The largest |a - b| over the root mean square of b, as `compare` has it."""
     finite = np.isfinite(b)
     if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
@@ -69,3 +88,65 @@ def error_of(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     largest = float(np.abs(a[finite] - b[finite]).max())
     rms = float(np.sqrt(np.mean(np.square(b[finite]))))
     return largest / rms if rms > 0 else largest
+
+
+class ShakenExecutor(ReferenceExecutor):
+    """The reference with rounding errors, drawn from a seed. Cost: about twice the reference's."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+
+    def _moved(self, value: Array, size: Array) -> Array:
+        return value + UNIT * size * self._random.uniform(-1, 1, np.shape(value))
+
+    def _rounded(self, op: Op, arguments: Sequence[Array], value: Array) -> Array:
+        """An operation's result, moved by what a sum can lose of its terms, or by its last digits."""
+        operation = OPERATIONS[op.name]
+        if operation.kind == "copy" or op.name == "max":
+            return value
+        if operation.kind == "product" or op.name == "sum":
+            terms = operation.meaning(NUMPY, *map(np.abs, arguments), *op.attr)
+            count = arguments[0].shape[-1] if operation.kind == "product" else arguments[0].size / value.size
+            return self._moved(value, np.sqrt(count) * terms)
+        return self._moved(value, 2 * np.abs(value))
+
+    def _cell(self, cell: Cell, operands: Sequence[Array], params: Sequence[Array]) -> list[Array]:
+        return run_cell(cell, operands, params, self._rounded)
+
+    def _reduced(self, reduction: Reduction, rows: Array) -> Array:
+        value = super()._reduced(reduction, rows)
+        if reduction == "max":
+            return value
+        return self._moved(value, np.sqrt(rows.shape[-1]) * super()._reduced(reduction, np.abs(rows)))
+
+    def _attended(self, attention: Attention, values: Array, keys: Array, query: Array) -> Array:
+        """Attention with scores and sums rounded."""
+        size = np.sqrt(len(query)) * np.abs(scores_of(attention, np.abs(keys), np.abs(query)))
+        value = attend(attention, values, keys, query, self._moved(np.zeros(size.shape), size))
+        sums = attend(attention, np.abs(values), keys, query)
+        return self._moved(value, np.sqrt(len(values)) * sums)
+
+
+def shaken_runs(graph: Graph, params: Params) -> tuple[Result, ...]:
+    """The graph's values with other rounding errors each time. Cost: `RUNS` times twice the reference's."""
+    found = []
+    for seed in range(RUNS):
+        executor = ShakenExecutor(seed)
+        executor.prepare(graph.network, params)
+        found.append(executor.run_graph(graph))
+    return tuple(found)
+
+
+def lost(expected: Array, shaken: Sequence[Array]) -> Array:
+    """By node what single precision may lose of its values (nodes, *shape), (nodes,): at most that is right.
+
+    Infinite where a run ends in what is infinite or not a number, and what is expected does not.
+    """
+    finite = np.isfinite(expected)
+    furthest = np.zeros(len(expected))
+    for run in shaken:
+        with np.errstate(invalid="ignore"):
+            away = np.where(finite, np.abs(run - expected), 0.0)
+        away[np.isnan(away)] = np.inf
+        furthest = np.maximum(furthest, away.reshape(len(away), -1).max(axis=1, initial=0.0))
+    return FACTOR * furthest

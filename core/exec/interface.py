@@ -224,8 +224,8 @@ class Abilities:
     halves: bool = False
 
 
-# Of an executor that works on the processor, batch after batch.
-USUAL = Abilities()
+# Of an executor that works on the processor, batch after batch; and of one on a device of its own.
+USUAL, OVERLAPPING = Abilities(), Abilities(overlaps=True)
 
 
 class Profiler(Protocol):

@@ -10,13 +10,14 @@ from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.exec.blas.executor import BlasExecutor
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.target import KNOWN
-from abw.core.exec.cuda.options import ABILITIES, CudaOptions
-from abw.core.exec.interface import USUAL, Abilities, Executor
+from abw.core.exec.interface import OVERLAPPING, USUAL, Abilities, Executor
 from abw.core.exec.precision import Precision
 from abw.core.exec.reference import ReferenceExecutor
 
 # What the kernels of the executor cpu are written in.
 KernelsName = Literal["ir", "njit"]
+# How the executor cuda launches.
+SchemeName = Literal["auto", "batch", "plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,16 @@ class CpuOptions:
 
     kernels: KernelsName | None = None
     precision: Precision = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class CudaOptions:
+    """`scheme`: how it launches each step of a batch or a whole plan; None, `auto`: whichever its costs say.
+    `tensor_cores`: whether products for many lanes may be computed there.
+    """
+
+    scheme: SchemeName | None = None
+    tensor_cores: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +100,7 @@ EXECUTORS: dict[str, Entry] = {
         CpuExecutor.abilities,
         CpuOptions,
     ),
-    "cuda": Entry("an NVIDIA GPU", _cuda, ABILITIES, CudaOptions, "--device"),
+    "cuda": Entry("an NVIDIA GPU", _cuda, OVERLAPPING, CudaOptions, "--device"),
 }
 
 

@@ -13,6 +13,7 @@ from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
 from abw.core.jit.decorators import njit
 from abw.core.plan.arenas import Arenas
+from abw.core.plan.kernels import range_of
 from abw.core.plan.plan import Plan
 
 Floats = NDArray[np.float32]
@@ -159,10 +160,7 @@ def _locate(references: Ints, type_ptr: Ints, output_arena: Ints, row: Ints, are
         if 0 <= reference < len(row):
             # unsigned: the machine's division of those is several times faster
             node, output = np.uint32(reference) // width, np.uint32(reference) % width
-            if not type_ptr[t] <= node < type_ptr[t + 1]:  # mostly that of the value before
-                t = 0
-                while not type_ptr[t] <= node < type_ptr[t + 1]:
-                    t += 1
+            t = range_of(node, type_ptr, type_ptr[1:], t)
             arena[i], rows[i] = output_arena[t, output], row[reference]
         lost |= reference >= 0 and rows[i] < 0
         together &= rows[i] >= 0 and arena[i] == arena[0]

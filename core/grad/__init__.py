@@ -6,6 +6,6 @@ the model's own parameters. A mini-batch: `training_graph(training, graph, {"cla
 params.values)`.
 
 The gradient of an output is (m, *shape) in single precision, in the order of `graph.results`. For faster
-kernels: `training.cells[t].terms` say what to sum, `dz_of` and `x_of` which rows; `made.constant` and
-`made.constant_gradient` which rows of tables get which addends; `param_gradients` what is left of it.
+kernels: `training.cells[t].terms` say what to sum; `made.constant` and `made.constant_gradient` which rows of
+tables get which addends; `param_gradients` what is left of it.
 """

@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.grad.cell import Operand
+from abw.core.cell.evaluate import run_cell
+from abw.core.grad.cell import Differentiated, Operand
 from abw.core.grad.graph import TrainingGraph
-from abw.core.grad.terms import CHUNK, Array, param_gradients, static_gradients
 
+Array = NDArray[np.float64]
 # The values behind references, as `Result.values` gives them.
 Read = Callable[[NDArray[np.integer[Any]]], NDArray[np.floating[Any]]]
+# So many rows are summed from zero; then the sums of chunks are added in order. What comes out is then the
+# same to the bit whatever the batches were, and long sums do not lose digits.
+CHUNK = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ def gradients_of(made: TrainingGraph, read: Read, params: Sequence[NDArray[Any]]
         count = int(made.graph.type_sizes[t])
         if derivative is None or derivative.backward is None or not derivative.terms or not count:
             continue
-        statics = static_gradients(derivative, *rows_of(made, t, read))
+        statics = static_gradients(derivative, *_rows_of(made, t, read))
         values = [params[number] for number in net_type.params]
         for p, gradient in param_gradients(derivative, statics, values).items():
             add(net_type.params[p], gradient)
@@ -65,38 +69,31 @@ def gradients_of(made: TrainingGraph, read: Read, params: Sequence[NDArray[Any]]
     return Gradients(tuple(found), tables)
 
 
-def rows_of(
+def _rows_of(
     made: TrainingGraph, t: int, read: Read
 ) -> tuple[Callable[[int], NDArray[Any]], Callable[[Operand], NDArray[Any]]]:
     """What `static_gradients` needs of type t: an output of its backward cell, and an operand, at all nodes.
 
-    Both are in the order of the nodes. A kernel that reads the rows where they lie has their references by
-    `dz_of` and `x_of`.
+    Both are in the order of the nodes.
     """
+    graph, training = made.graph, made.training
 
-    def dz(output: int) -> NDArray[Any]:
-        return read(dz_of(made, t, output))
+    def output(type: int, number: int) -> NDArray[np.int32]:
+        first, last = graph.type_ptr[type : type + 2].tolist()
+        return np.arange(first, last, dtype=np.int32) * training.network.width + number
+
+    def dz(number: int) -> NDArray[Any]:
+        return read(output(training.first[t], number))
 
     def x(operand: Operand) -> NDArray[Any]:
-        values = read(x_of(made, t, operand))
+        first, last = graph.type_ptr[t : t + 2].tolist()
+        if operand.source == "saved":
+            values = read(output(t, operand.number))
+        else:
+            values = read(graph.operand[graph.operand_ptr[first:last] + operand.number])
         return values.reshape(len(values), -1)[:, operand.start : operand.start + operand.length]
 
     return dz, x
-
-
-def dz_of(made: TrainingGraph, t: int, output: int) -> NDArray[np.int32]:
-    """The references of an output of the backward cell of type t, at all of its nodes."""
-    first, last = made.graph.type_ptr[made.training.first[t] :][:2].tolist()
-    return np.arange(first, last, dtype=np.int32) * made.training.network.width + output
-
-
-def x_of(made: TrainingGraph, t: int, operand: Operand) -> NDArray[np.int32]:
-    """The references of what a term multiplies with, at all nodes of type t."""
-    graph = made.graph
-    first, last = graph.type_ptr[t : t + 2].tolist()
-    if operand.source == "saved":
-        return np.arange(first, last, dtype=np.int32) * made.training.network.width + operand.number
-    return graph.operand[graph.operand_ptr[first:last] + operand.number]
 
 
 def _by_row(rows: NDArray[np.int64], addends: Array) -> tuple[NDArray[np.int64], Array]:
@@ -108,3 +105,44 @@ def _by_row(rows: NDArray[np.int64], addends: Array) -> tuple[NDArray[np.int64],
         for begin in range(start, stop, CHUNK):
             sums[i] += addends[order[begin : min(begin + CHUNK, stop)]].sum(axis=0)
     return rows[order][starts], sums
+
+
+def static_gradients(
+    made: Differentiated,
+    dz: Callable[[int], NDArray[Any]],
+    x: Callable[[Operand], NDArray[Any]],
+) -> dict[int, Array]:
+    """The gradients of the values that a type's rows share, by the terms: this is what a kernel has to do.
+
+    `dz(o)` gives the backward cell's output o at all rows (n, *shape), `x(operand)` what they are multiplied
+    with, (n, length). Computed in double precision.
+    """
+    found = {static: np.zeros(made.forward.shape_of(static)) for static in made.statics}
+    for term in made.terms:
+        left = np.asarray(dz(term.dz), np.float64)
+        right = None if term.x is None else np.asarray(x(term.x), np.float64)
+        gradient = found[term.static]
+        if term.x is not None:
+            gradient = gradient[:, term.column : term.column + term.x.length]
+        for start in range(0, len(left), CHUNK):
+            rows = slice(start, start + CHUNK)
+            gradient += left[rows].sum(axis=0) if right is None else left[rows].T @ right[rows]
+    return found
+
+
+def param_gradients(
+    made: Differentiated, statics: Mapping[int, Array], params: Sequence[NDArray[Any]]
+) -> dict[int, Array]:
+    """From the gradients of what rows share to those of the cell's parameters, by number.
+
+    What rows share is computed of the parameters by a cell, whose forward and backward cells run with NumPy.
+    """
+    shared = made.shared
+    if shared is None or shared.backward is None:
+        return {}
+    values = [np.asarray(value, np.float64) for value in params]
+    gradients = [statics[static] for static in made.statics]
+    sources = {"input": values, "saved": run_cell(shared.forward, values, ()), "gradient": gradients}
+    read = [sources[leaf.source][leaf.number] for leaf in shared.reads]
+    found = run_cell(shared.backward, read, ())
+    return {i: found[o] for i, o in shared.inputs.items()}

@@ -19,6 +19,7 @@ from abw.core.grad.program import program_of
 from abw.core.graph.dag import Dag, Successors, build_dag
 from abw.core.graph.fuse import edges
 from abw.core.graph.graph import Graph, ResultRefs
+from abw.core.ir.network import LISTED
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
@@ -60,23 +61,29 @@ def training_graph(training: Training, graph: Graph, gradients: Mapping[str, Flo
 
     type_ptr = np.empty(summing + len(program.sums) + 1, np.int32)
     lists, more, size = loops.sizes(own, program.slots, kinds, program.lists, type_ptr)
-    ptr = np.zeros(values + lists + 2, np.int32)
-    total, constants = loops.count(own, slots, results[0], values, ptr)
+    ptr, nothing = np.zeros(values + lists + 2, np.int32), np.empty(0, np.int32)
+    into = ptr[: values + 2]
+    flows = own, slots, type_ptr, results, shifts
+    total, constants = loops.flow(*flows, (into, nothing, nothing, nothing), False)
     members = np.empty(total + more, np.int32)
     of_constants = np.empty(constants, np.int32), np.empty(constants, np.int32)
-    loops.scatter(own, slots, type_ptr, results, shifts, ptr, members, of_constants)
+    loops.flow(*flows, (into, members, *of_constants), True)
     sum_node = np.empty(0, np.int32)
     if len(program.sums):
         sum_node, held = np.full(values, -1, np.int32), np.empty(values, np.int32)
         first = type_ptr[summing:]
         size += loops.sums(own, program.sums, shifts, first, ptr, members[:total], (sum_node, held))
         for references in (members[:total], of_constants[1]):
-            loops.resolve(references, held)
+            of_sums = np.flatnonzero(references <= LISTED)
+            references[of_sums] = held[LISTED - references[of_sums]]
 
     nodes = int(type_ptr[-1])
     operand_ptr, operand = np.zeros(nodes + 1, np.int32), np.empty(size, np.int32)
     whose = np.empty((3, nodes), np.int32)
-    loops.forward(own, (graph.dag.type, graph.vertex, graph.instance), shifts, whose, operand_ptr, operand)
+    operand_ptr[: len(graph) + 1] = graph.operand_ptr
+    loops.widen(graph.operand, *shifts, operand)
+    for row, values_of in zip(whose, (graph.dag.type, graph.vertex, graph.instance), strict=True):
+        row[: len(graph)] = values_of
     loops.parts(
         own, program.slots, kinds, program.reads, type_ptr, shifts, (ptr, members), (values, total),
         whose, operand_ptr, operand,
@@ -90,9 +97,11 @@ def training_graph(training: Training, graph: Graph, gradients: Mapping[str, Flo
         source, target = edges(operand_ptr, operand, list_ptr, members, network.width)
         return build_dag(program.names, type_of, source, target).edges
 
-    given_back = [
-        ResultRefs(r.name, loops.widened(r.reference, *shifts), r.vertex, r.instance) for r in graph.results
-    ]
+    given_back = []
+    for r in graph.results:
+        reference = np.empty_like(r.reference)
+        loops.widen(r.reference, *shifts, reference)
+        given_back.append(ResultRefs(r.name, reference, r.vertex, r.instance))
     made = Graph(
         network, type_ptr, vertex, instance, tuple(given_back), graph.instances,
         Dag(program.names, type_of, find), operand_ptr, operand, list_ptr, members, given,

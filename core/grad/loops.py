@@ -59,74 +59,28 @@ def sizes(
 
 
 @njit
-def count(
-    graph: Given,
-    slots: tuple[Ints, Bools, Ints],
-    results: Ints,
-    values: int,
-    ptr: Ints,
-) -> tuple[int, int]:
-    """What flows into the gradients of `values` values begins at `ptr[value + 1]`; the end; how much flows
-    into constants' gradients.
-    """
-    type_ptr, operand_ptr, operand = graph
-    slots_of, reduces, gives = slots
-    constants = 0
-    for reference in results:
-        if reference >= 0:
-            ptr[reference + 2] += 1
-        else:
-            constants += 1
-    for t in range(len(slots_of)):
-        for s in range(slots_of[t]):
-            if gives[t, s, 0] == NONE:
-                continue
-            if not reduces[t]:
-                for v in range(type_ptr[t], type_ptr[t + 1]):
-                    reference = operand[operand_ptr[v] + s]
-                    if reference >= 0:
-                        ptr[reference + 2] += 1
-                    else:
-                        constants += 1
-                continue
-            for v in range(type_ptr[t], type_ptr[t + 1]):
-                links = _links(operand_ptr, v, slots_of[t])
-                begin = operand_ptr[v] + s * links
-                for e in range(begin, begin + links):
-                    if operand[e] >= 0:
-                        ptr[operand[e] + 2] += 1
-                    else:
-                        constants += 1
-    for value in range(values):
-        ptr[value + 2] += ptr[value + 1]
-    return ptr[values + 1], constants
-
-
-@njit
-def scatter(
+def flow(
     graph: Given,
     slots: tuple[Ints, Bools, Ints],
     first: Ints,
     results: tuple[Ints, Ints],
     shifts: tuple[int, int],
-    ptr: Ints,
-    members: Ints,
-    constants: tuple[Ints, Ints],
-) -> None:
-    """Fill what flows into each value's gradient; from a sum's own, LISTED less the value that it is of."""
+    found: tuple[Ints, Ints, Ints, Ints],
+    writing: bool,
+) -> tuple[int, int]:
+    """Count what flows into the gradient of each value, or write it; how much it is, and into constants'.
+
+    `found`: `ptr`, `members`, and of constants their references and what flows into them. Of the value v it
+    begins at `ptr[v + 1]` once it is counted, and at `ptr[v]` once it is written. From a sum's own gradient
+    flows LISTED less the value that it is of.
+    """
     type_ptr, operand_ptr, operand = graph
     slots_of, reduces, gives = slots
     shift, wide = shifts
-    constant, gradient = constants
-    found = 0
+    ptr = found[0]
+    constants = 0
     for i in range(len(results[0])):
-        reference = results[0][i]
-        if reference >= 0:
-            members[ptr[reference + 1]] = results[1][i]
-            ptr[reference + 1] += 1
-        else:
-            constant[found], gradient[found] = reference, results[1][i]
-            found += 1
+        constants = _into(results[0][i], results[1][i], found, constants, writing)
     for t in range(len(slots_of)):
         for s in range(slots_of[t]):
             who = gives[t, s, 0]
@@ -135,13 +89,8 @@ def scatter(
             base = (np.int64(first[gives[t, s, 1]]) << wide) + gives[t, s, 2]
             if who == NODE and not reduces[t]:
                 for v in range(type_ptr[t], type_ptr[t + 1]):
-                    value, reference = base + ((v - type_ptr[t]) << wide), operand[operand_ptr[v] + s]
-                    if reference >= 0:
-                        members[ptr[reference + 1]] = value
-                        ptr[reference + 1] += 1
-                    else:
-                        constant[found], gradient[found] = reference, value
-                        found += 1
+                    value = base + ((v - type_ptr[t]) << wide)
+                    constants = _into(operand[operand_ptr[v] + s], value, found, constants, writing)
                 continue
             edge = 0
             for v in range(type_ptr[t], type_ptr[t + 1]):
@@ -157,13 +106,29 @@ def scatter(
                     else:
                         value = np.int64(LISTED) - ((v << shift) + s)
                     edge += 1
-                    reference = operand[e]
-                    if reference >= 0:
-                        members[ptr[reference + 1]] = value
-                        ptr[reference + 1] += 1
-                    else:
-                        constant[found], gradient[found] = reference, value
-                        found += 1
+                    constants = _into(operand[e], value, found, constants, writing)
+    if not writing:
+        for v in range(len(ptr) - 2):
+            ptr[v + 2] += ptr[v + 1]
+    return ptr[len(ptr) - 1], constants
+
+
+@inner
+def _into(
+    reference: int, value: int, found: tuple[Ints, Ints, Ints, Ints], constants: int, writing: bool
+) -> int:
+    """Note that a value flows into the gradient of what a reference means; how many flow into constants'."""
+    ptr, members, constant, gradient = found
+    if reference < 0:
+        if writing:
+            constant[constants], gradient[constants] = reference, value
+        return constants + 1
+    if writing:
+        members[ptr[reference + 1]] = value
+        ptr[reference + 1] += 1
+    else:
+        ptr[reference + 2] += 1
+    return constants
 
 
 @njit
@@ -209,14 +174,6 @@ def sums(
     return total
 
 
-@njit
-def resolve(references: Ints, held: Ints) -> None:
-    """Replace the gradients of sums by where they are."""
-    for i in range(len(references)):
-        if references[i] <= LISTED:
-            references[i] = held[LISTED - references[i]]
-
-
 @inner
 def _wide(reference: int, shift: int, wide: int) -> int:
     if reference < 0:
@@ -224,36 +181,11 @@ def _wide(reference: int, shift: int, wide: int) -> int:
     return ((reference >> shift) << wide) + (reference & ((1 << shift) - 1))
 
 
-def widened(references: Ints, shift: int, wide: int) -> Ints:
-    """References of the forward network as those of the training network."""
-    if shift == wide:
-        return references
-    found = np.empty_like(references)
-    _widen(references, shift, wide, found)
-    return found
-
-
 @njit
-def _widen(references: Ints, shift: int, wide: int, found: Ints) -> None:
+def widen(references: Ints, shift: int, wide: int, found: Ints) -> None:
+    """Write references of the forward network as those of the training network."""
     for i in range(len(references)):
         found[i] = _wide(references[i], shift, wide)
-
-
-@njit
-def forward(
-    graph: Given,
-    of: tuple[Ints, Ints, Ints],
-    shifts: tuple[int, int],
-    whose: Ints,
-    operand_ptr: Ints,
-    operand: Ints,
-) -> None:
-    """Fill the nodes of the forward graph: type, vertex, instance (`whose`) and operands."""
-    for v in range(len(graph[1])):
-        operand_ptr[v] = graph[1][v]
-    for v in range(len(of[0])):
-        whose[0, v], whose[1, v], whose[2, v] = of[0][v], of[1][v], of[2][v]
-    _widen(graph[2], shifts[0], shifts[1], operand)
 
 
 @njit

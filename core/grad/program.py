@@ -20,15 +20,7 @@ NONE, NODE, EDGE, SUM = range(4)
 # What a part reads, as in `Read`: HOLDER is the edge's node.
 OPERAND, OUTPUT, GRADIENT, OWN, HOLDER, EDGES, COUNT = range(7)
 
-KINDS = {
-    "operand": OPERAND,
-    "output": OUTPUT,
-    "gradient": GRADIENT,
-    "own": OWN,
-    "node": HOLDER,
-    "edges": EDGES,
-    "count": COUNT,
-}
+KINDS = ("operand", "output", "gradient", "own", "node", "edges", "count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +79,7 @@ def program_of(training: Training) -> Program:
             parts.append((t, part.place == "edge", part.cell is None,
                           sum(r.kind == "edges" for r in part.reads) if part.cell else 0))  # fmt: skip
             for read, port in zip(part.reads, part.inputs, strict=True):
-                row = [KINDS[read.kind], read.a, -1, 0]
+                row = [KINDS.index(read.kind), read.a, -1, 0]
                 if read.kind in ("own", "node", "edges"):
                     row[2:] = first + read.a, read.b
                 elif read.kind == "gradient":

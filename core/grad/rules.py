@@ -197,6 +197,3 @@ RULES: Mapping[str, Rule] = {
     "constant": _each(),
     "identity": _each(lambda s: s.g),
 }
-
-# Operations that change by steps: no gradient passes them.
-WITHOUT: frozenset[str] = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})

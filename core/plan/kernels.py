@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,13 +88,10 @@ def fill_plan(
             k = operand_ptr[b] + s
             begin = filled
             values = row, constant_row[slot_arena[t, s]], constant_first, constant_end
-            if reduces[t]:
-                filled = _runs(
-                    nodes[first:last], slots[t], s, references, values, index, begin, list_end[listed:]
-                )
-            elif reduced[t, s]:
-                filled = _lists(
-                    nodes[first:last], s, references, members, values, index, begin, list_end[listed:]
+            if reduces[t] or reduced[t, s]:
+                slot = slots[t], s, reduces[t]
+                filled = _several(
+                    nodes[first:last], slot, references, members, values, index, begin, list_end[listed:]
                 )
             else:
                 filled = _one_each(nodes[first:last], slots[t], s, references, values, index, begin)
@@ -145,21 +142,41 @@ def _one_each(
 
 
 @inner
-def _runs(
-    nodes: Ints, slots: int, s: int, references: Runs, values: Values, index: Ints, filled: int, ends: Ints
+def _several(
+    nodes: Ints,
+    slot: tuple[int, int, bool],
+    references: Runs,
+    members: Runs,
+    values: Values,
+    index: Ints,
+    filled: int,
+    ends: Ints,
 ) -> int:
-    """The same of a reduction: the s-th of each lane's runs; the lanes' ends are counted from the first."""
+    """Write the rows of operands that may be several a lane, and count the lanes' ends from the first.
+
+    `slot`: how many there are, which it is, and whether it is one run of a reduction's operands, as long as
+    the others; else it is an operand or the list that this is.
+    """
     row = values[0]
     ptr, reference_of = references
+    member_ptr, member_of = members
+    slots, s, reduces = slot
     constant, begin = ZERO, filled
     ends[0] = 0
     for i in range(len(nodes)):
-        low = ptr[nodes[i]]
-        # unsigned: the machine's division of those is several times faster
-        links = np.int64(np.uint32(ptr[nodes[i] + 1] - low) // np.uint32(slots))
-        low += s * links
+        low, links, inside = np.int64(ptr[nodes[i]]), np.int64(1), False
+        if reduces:
+            # unsigned: the machine's division of those is several times faster
+            links = np.int64(np.uint32(ptr[nodes[i] + 1] - low) // np.uint32(slots))
+            low += s * links
+        else:
+            low += s
+            if reference_of[low] <= LISTED:
+                number = LISTED - reference_of[low]
+                low, inside = np.int64(member_ptr[number]), True
+                links = member_ptr[number + 1] - low
         for j in range(low, low + links):
-            reference = reference_of[j]
+            reference = member_of[j] if inside else reference_of[j]
             if reference >= 0:
                 index[filled] = row[reference]
             else:
@@ -170,43 +187,21 @@ def _runs(
 
 
 @inner
-def _lists(
-    nodes: Ints, s: int, references: Runs, members: Runs, values: Values, index: Ints, filled: int, ends: Ints
-) -> int:
-    """The same of a cell whose operands may be lists."""
-    row = values[0]
-    constant, begin = ZERO, filled
-    ends[0] = 0
-    ptr, reference_of = references
-    member_ptr, member_of = members
-    for i in range(len(nodes)):
-        reference = reference_of[ptr[nodes[i]] + s]
-        if reference >= 0:
-            index[filled] = row[reference]
-            filled += 1
-        elif reference > LISTED:
-            constant, index[filled] = _row_of_constant(-1 - reference, values, constant)
-            filled += 1
-        else:
-            for j in range(member_ptr[LISTED - reference], member_ptr[LISTED - reference + 1]):
-                if member_of[j] >= 0:
-                    index[filled] = row[member_of[j]]
-                else:
-                    constant, index[filled] = _row_of_constant(-1 - member_of[j], values, constant)
-                filled += 1
-        ends[i + 1] = filled - begin
-    return filled
-
-
-@inner
 def _row_of_constant(number: int, values: Values, constant: int) -> tuple[int, int]:
     """Which constant has a number, looked for from the one met last, and the number's row."""
     _, first_row, first, end = values
-    if not first[constant] <= number < end[constant]:
-        constant = 0
-        while not first[constant] <= number < end[constant]:
-            constant += 1
+    constant = range_of(number, first, end, constant)
     return constant, first_row[constant] + number - first[constant]
+
+
+@inner
+def range_of(number: int | np.integer[Any], first: Ints, end: Ints, last: int) -> int:
+    """Which of some ranges `first[i]` to `end[i] - 1` has a number, looked for from the one found last."""
+    if not first[last] <= number < end[last]:
+        last = 0
+        while not first[last] <= number < end[last]:
+            last += 1
+    return last
 
 
 @njit

@@ -60,8 +60,8 @@ class Plan:
 
     Launches. `launch_ptr` (L + 1,): as in `Schedule`.
 
-    Fields. `given`: arena, first row and values (rows, size) of the vertices' fields that nodes read, to be
-    written there before the first batch.
+    Constants. `constant_row` (A, C): as in `Arenas`, with the rows of the vertices' fields that nodes read.
+    `given`: arena, first row and values (rows, size) of these, to be written there before the first batch.
 
     Earlier runs. `earlier`: what a plan that goes on from them finds in the arenas, and leaves as it is.
 
@@ -84,6 +84,7 @@ class Plan:
     lists: Ints
     launch_ptr: Ints
     sections: Ints
+    constant_row: Ints
     product_flops: int
     other_flops: int
     earlier: Earlier | None = None
@@ -175,7 +176,7 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None, earlier: Ea
     return Plan(
         graph, schedule, arenas, rows, base, row[:own], operand_ptr, index_ptr[: operands + 1], index,
         status[:operands], start[:operands], stride[:operands], list_ptr[:operands], lists[:listed],
-        launches, sections, product_flops, other_flops, earlier, given,
+        launches, sections, constant_row, product_flops, other_flops, earlier, given,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.policy.rules.weight import SHARE, Weight
 from abw.core.policy.schedule import Policy, Schedule
 from abw.core.policy.search.search import Search
-from abw.core.policy.user_policy import is_own, own_policy
+from abw.core.policy.user_policy import is_user_policy, load_user_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +97,12 @@ NANOSECONDS: dict[str, float] = {
 
 def require_name(name: str, known: Sequence[str] = NAMES) -> None:
     """Raise AbwError unless a name is one of those known, or that of a policy of your own."""
-    if name not in known and not is_own(name.removesuffix(REVERSED)):
+    if name not in known and not is_user_policy(name.removesuffix(REVERSED)):
         raise AbwError(f"no policy is called '{name}'", hint=did_you_mean(name, known), exit_code=2)
 
 
 def get_policy(name: str, **options: object) -> Policy:
-    """The policy of that name, or one of your own (`own_policy`); the options are the fields of its class.
+    """The policy of that name, or one of your own (`load_user_policy`); options are the fields of its class.
 
     Any name can be followed by `-reversed`. `fsm` and `auto` cannot be had by their names alone: see
     `abw.core.policy.learned`. Raises AbwError for an unknown name or option.
@@ -112,7 +112,7 @@ def get_policy(name: str, **options: object) -> Policy:
     rule = name.removesuffix(REVERSED)
     require_name(name)
     try:
-        made = own_policy(rule) if is_own(rule) else _MAKE[rule](**options)
+        made = load_user_policy(rule) if is_user_policy(rule) else _MAKE[rule](**options)
     except TypeError as error:
         raise AbwError(f"policy {name}: {error}") from None
     return made if rule == name else Reversed(made)

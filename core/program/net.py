@@ -21,9 +21,9 @@ from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Library
 from abw.core.ir.network import Constant
-from abw.core.policy.foreign import Foreign
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
+from abw.core.policy.user_policy import Validated
 from abw.core.program.network import constants_of, shapes_of, width_of
 from abw.core.program.overrides import OVERRIDES
 from abw.core.program.recording.inputs import numbers_of
@@ -76,7 +76,7 @@ def cells(
         allow_outside=allow_outside or said.allow_outside,
     )
     loaded = load_library(find_spec(Path(library)), overrides, TAKEN)
-    chosen = get_policy(policy) if isinstance(policy, str) else Foreign(policy)
+    chosen = get_policy(policy) if isinstance(policy, str) else Validated(policy)
     ready = executor_of(executor, precision) if isinstance(executor, str) else executor
     name = policy if isinstance(policy, str) else type(policy).__name__
     used = seed if said.seed is None else said.seed

@@ -9,12 +9,11 @@ import numpy as np
 
 from abw.core.base.errors import AbwError
 from abw.core.data.instances import Instances
-from abw.core.exec.agreement import Difference, compare
+from abw.core.exec.agreement import Difference, compare, shaken_runs
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params
 from abw.core.exec.precision import allowed
 from abw.core.exec.reference import ReferenceExecutor
-from abw.core.exec.shaken import shaken_runs
 from abw.core.graph.fuse import Fusion
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network

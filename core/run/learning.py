@@ -17,9 +17,9 @@ from abw.core.ir.network import NetType, Network
 from abw.core.ir.schema import ARRAYS
 from abw.core.policy.cost import Cost
 from abw.core.policy.learned.choice import CANDIDATES, ChosenPolicy, choose
-from abw.core.policy.learned.choicefile import read_any
 from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.learned.learner import BEST_OF, learn, learn_best
+from abw.core.policy.learned.policyfile import read_any
 from abw.core.policy.learned.states import Encoding
 from abw.core.policy.registry import CHOSEN, LEARNED, get_policy
 from abw.core.policy.schedule import Policy

@@ -15,7 +15,7 @@ from abw.core.graph.growing.history import bound_by_rounds
 from abw.core.ir.growth import Growth
 from abw.core.ir.network import Network
 from abw.core.policy.registry import get_policy
-from abw.core.policy.trace import ready_counts
+from abw.core.policy.schedule import ready_counts
 from abw.core.run.footprint import Footprint, footprint_of
 from abw.core.run.options import CommonOptions
 from abw.core.run.run import Observer, Ran

@@ -21,7 +21,7 @@ from abw.core.program.net import Net, prepare
 from abw.core.program.overrides import NetOverrides, overriding
 from abw.core.program.recording.machine import is_cell
 from abw.core.program.session import DEFAULT_GRANULARITY
-from abw.core.script.tracebacks import placed
+from abw.core.script.tracebacks import located
 from abw.core.spec.shipped import FOLDER, functions_in
 
 # How a program is named.
@@ -94,7 +94,7 @@ def _run(path: Path) -> ModuleType:
     known = sys.modules.get(spec.name)
     sys.modules[spec.name] = module  # as dataclasses want it
     try:
-        with placed(f"{path} could not be run"):
+        with located(f"{path} could not be run"):
             spec.loader.exec_module(module)
     finally:
         if known is not None and getattr(known, "__file__", None) != str(path.resolve()):

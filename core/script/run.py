@@ -49,7 +49,7 @@ from abw.core.run.shards import Cut, require_shards
 from abw.core.script.find import Program, opened
 from abw.core.script.items import batches_of, format_of, items_of
 from abw.core.script.returned import Row, open_rows
-from abw.core.script.tracebacks import placed_exit, told
+from abw.core.script.tracebacks import exit_refused, user_error
 from abw.core.store.outputs import Writer, writes_lines
 from abw.core.store.runs import RETURNED
 
@@ -108,7 +108,7 @@ def run_program(
     require_targets(options)
     progress.phase("compile")
     out = sys.stderr if options.stdout else sys.stdout
-    with redirect_stdout(out), opened(target, overrides) as program, placed_exit(program.name):
+    with redirect_stdout(out), opened(target, overrides) as program, exit_refused(program.name):
         spare_read(options.output, options.data, *program.files)
         share = _cut(program, options, format).share(options.shard) if options.shard else None
         run = ProgramRun(program, options, format, progress)
@@ -224,11 +224,11 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
             if not isinstance(end, Failed):
                 rows.append(Row(name, line, place, end.result))
             elif self.options.skip_bad:
-                self.told.append(Bad(line, told(end.error, place).message.split("\n")[0], name))
+                self.told.append(Bad(line, user_error(end.error, place).message.split("\n")[0], name))
             else:
                 others = sum(isinstance(each, Failed) for each in ran.ends) - 1
                 more = f"\n  {others} more of its mini-batch failed, too" if others else ""
-                raise told(end.error, f"{place} (instance {number})", more) from end.error
+                raise user_error(end.error, f"{place} (instance {number})", more) from end.error
         return rows
 
     def merged(self, rows: Sequence[Row] | None, bad: Sequence[Bad], first: int) -> list[Row]:

@@ -20,7 +20,7 @@ _OWN = tuple(f"{(Path(abw.__file__).parent / part).resolve()}/" for part in ("be
 _SHOWN = 12
 
 
-def told(error: BaseException, what: str, more: str = "") -> AbwError:
+def user_error(error: BaseException, what: str, more: str = "") -> AbwError:
     """An error as the command line tells it: what it is, where in the user's code, what `more` is said."""
     hint = error.hint if isinstance(error, AbwError) else _meant(error)
     message = error.message if isinstance(error, AbwError) else _named(error)
@@ -29,28 +29,28 @@ def told(error: BaseException, what: str, more: str = "") -> AbwError:
 
 
 @contextmanager
-def placed(what: str) -> Iterator[None]:
+def located(what: str) -> Iterator[None]:
     """Let what the block raises be an AbwError with the lines of the user's code that it came from."""
     try:
         yield
     except Terminated:
         raise
     except (Exception, SystemExit) as error:
-        raise told(error, what) from error
+        raise user_error(error, what) from error
 
 
 @contextmanager
-def placed_exit(what: str) -> Iterator[None]:
+def exit_refused(what: str) -> Iterator[None]:
     """Let a program that wants to end Python be an AbwError, with the lines of its code."""
     try:
         yield
     except Terminated:
         raise
     except SystemExit as end:
-        raise told(end, f"{what} wants to end Python") from end
+        raise user_error(end, f"{what} wants to end Python") from end
 
 
-def place_of(error: BaseException) -> str:
+def line_in_user_code(error: BaseException) -> str:
     """The innermost line of the user's code that an error came through; '' where there is none."""
     theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_own(frame.filename)]
     return f"{near(theirs[-1].filename)}:{theirs[-1].lineno}, in {theirs[-1].name}" if theirs else ""

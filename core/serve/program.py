@@ -20,7 +20,7 @@ from abw.core.program.session import DEFAULT_GRANULARITY, Ended
 from abw.core.script.find import Program, opened
 from abw.core.script.items import items_of
 from abw.core.script.returned import ReturnedArrays, Row, line_of
-from abw.core.script.tracebacks import place_of, placed_exit, told
+from abw.core.script.tracebacks import exit_refused, line_in_user_code, user_error
 from abw.core.serve.alarm import Alarm
 from abw.core.serve.answers import DATATYPES, Answer
 from abw.core.serve.process import main
@@ -66,7 +66,7 @@ class ProgramEngine(BatchEngine):
             for at, end in ends:
                 place = f"{data}:{items.lines[at]}"
                 if isinstance(end, Failed):
-                    raise told(end.error, place) from end.error
+                    raise user_error(end.error, place) from end.error
                 rows.append(Row("", 0, place, end.result))
         self._outputs = [
             {"name": name, "datatype": DATATYPES[array.dtype.name], "shape": [-1, *array.shape[1:]]}
@@ -76,7 +76,7 @@ class ProgramEngine(BatchEngine):
     @contextmanager
     def guarded(self) -> Iterator[None]:
         """Stop programs that take too long, or try to end Python."""
-        with self.alarm.set(), placed_exit(self.program.name):
+        with self.alarm.set(), exit_refused(self.program.name):
             yield
 
     def line(self, answer: Answer, line: int) -> bytes:
@@ -124,10 +124,10 @@ class ProgramEngine(BatchEngine):
 
         The first time at each place in the code, the error is also printed on standard error, with its lines.
         """
-        place = place_of(error)
+        place = line_in_user_code(error)
         if place not in self._said and len(self._said) < TOLD:
             self._said.add(place)
-            print(told(error, self.program.name).message, file=sys.stderr, flush=True)
+            print(user_error(error, self.program.name).message, file=sys.stderr, flush=True)
         message = error.message if isinstance(error, AbwError) else str(error)
         if not isinstance(error, AbwError | Stopped):
             message = f"{type(error).__name__}: {message}" if message else type(error).__name__
@@ -167,7 +167,7 @@ def opened_program(loading: Loading, limits: Limits) -> ProgramEngine:
     )
     program = _OPEN.enter_context(opened(loading.target, overrides))
     engine = ProgramEngine(program, loading.format or "json", limits)
-    with placed_exit(program.name):
+    with exit_refused(program.name):
         engine.warm(Path(loading.data) if loading.data else None)
     return engine
 

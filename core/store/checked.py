@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError
 from abw.core.base.files import writing
 from abw.core.graph.dag import Dag
-from abw.core.policy.foreign import checked
 from abw.core.policy.schedule import Schedule
+from abw.core.policy.user_policy import checked
 
 Ints = NDArray[np.int32]
 Array = NDArray[Any]

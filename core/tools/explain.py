@@ -33,7 +33,7 @@ from abw.core.run.learning import Choice, named_policy
 from abw.core.run.minibatches import history_again
 from abw.core.run.trace import load_times
 from abw.core.run.workload import grows_at_random
-from abw.core.script.look import look
+from abw.core.script.inspect import inspect_batch
 from abw.core.script.run import ProgramOptions
 from abw.core.spec.load import Overrides
 from abw.core.store.history import load_history
@@ -179,7 +179,7 @@ def explain_program(
     Another policy is given the whole graph, as if nothing in it had waited for decisions; `decides` says that
     something has. Errors: AbwError.
     """
-    found = look(target, options, number)
+    found = inspect_batch(target, options, number)
     dag, schedule = found.graph.dag, found.schedule
     if policy not in (None, found.policy):
         schedule = named_policy(policy, dag.types).schedule(dag)

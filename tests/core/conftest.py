@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from abw.core.exec.cpu import executor, partition
+from abw.core.exec.cpu import launch, partition
 from abw.core.exec.cpu.llvm import compiled
 from abw.core.exec.cpu.team import Team
 from tests.core.exec.interpreted import njit_interpreted
@@ -43,8 +43,8 @@ def interpreted() -> Iterator[None]:
 def always_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads share every run, however small, and however long it takes."""
     monkeypatch.setattr(partition, "APART_FLOPS", 0)
-    monkeypatch.setattr(executor, "TOGETHER_FLOPS", 0)
-    monkeypatch.setattr(executor, "APART_FLOATS", 0)
+    monkeypatch.setattr(launch, "TOGETHER_FLOPS", 0)
+    monkeypatch.setattr(launch, "APART_FLOATS", 0)
 
     def do(team: Team, shared: Callable[[int], None], *_: object) -> bool:
         team.share(shared)

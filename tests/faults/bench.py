@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from abw.core.policy.learned.choicefile import read_any
+from abw.core.policy.learned.policyfile import read_any
 from abw.core.store.runs import REPORT
 
 ROOT = Path(__file__).resolve().parents[2]

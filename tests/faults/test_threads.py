@@ -15,7 +15,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from abw.core.exec.cpu.executor import CpuExecutor
+from abw.core.exec.cpu.launch import Launcher
 from abw.core.jit.pointers import address
 from abw.core.plan.plan import Plan
 from tests.faults.threads import INPUTS, ROOT, SPOILT, THREADS, WORKS, compare, shared, spoilt
@@ -56,26 +56,24 @@ def test_what_is_given_back_is_spoilt_on_every_thread() -> None:
     assert found == [bytes([SPOILT] * 32)] * 2
 
 
-def dangling(
-    self: CpuExecutor, plan: Plan, first: int, last: int, flops: int
-) -> Callable[[int], None] | None:
-    """`CpuExecutor._shared` as it was once: nobody holds the array that `sections` is the address of."""
+def dangling(self: Launcher, plan: Plan, first: int, last: int, flops: int) -> Callable[[int], None] | None:
+    """`Launcher._shared` as it was once: nobody holds the array that `sections` is the address of."""
     if plan.schedule.split is None:
         return None
     split, bounds = plan.schedule.split, np.array([first, last], np.int32)
     sections, taken, done = address(bounds), np.zeros(1, np.int64), np.zeros(1, np.int64)
 
     def apart(thread: int) -> None:
-        scratch, (_, walk) = self._scratch[thread].at, self._walks[thread]
+        scratch, (_, walk) = self.scratch[thread].at, self.walks[thread]
         shares = split.shape[1] - 1
-        walk(self._table.at, scratch, sections, 1, shares, address(split), address(taken), address(done))
+        walk(self.table.at, scratch, sections, 1, shares, address(split), address(taken), address(done))
 
     return apart
 
 
 def dangle(folder: str) -> int:
     """Compare with that defect brought in again; how much was wrong, if it comes to an end."""
-    with patch.object(CpuExecutor, "_shared", dangling):
+    with patch.object(Launcher, "_shared", dangling):
         return len(compare(Path(folder), len(THREADS)).wrong)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 import abw
 from abw.core.api import LoadedModel, load
-from abw.core.exec.cpu import executor, partition
+from abw.core.exec.cpu import launch, partition
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.target import get_target
 from abw.core.exec.cpu.team import Team
@@ -147,8 +147,8 @@ def shared() -> Iterator[None]:
     with ExitStack() as stack:
         for where, name in (
             (partition, "APART_FLOPS"),
-            (executor, "TOGETHER_FLOPS"),
-            (executor, "APART_FLOATS"),
+            (launch, "TOGETHER_FLOPS"),
+            (launch, "APART_FLOATS"),
         ):
             stack.enter_context(patch.object(where, name, 0))
         stack.enter_context(patch.object(Team, "share", crowded))

@@ -11,10 +11,10 @@ import numpy as np
 
 from abw.core.base.errors import AbwError
 from abw.core.policy.learned.choice import ChosenPolicy, fsm_behind
-from abw.core.policy.learned.choicefile import read_any
 from abw.core.policy.learned.fsm import FsmPolicy
+from abw.core.policy.learned.policyfile import read_any
 from abw.core.policy.registry import LEARNED
-from abw.core.policy.trace import ready_counts
+from abw.core.policy.schedule import ready_counts
 from abw.viz.data.pictures import END, PolicyPicture, State, Transition
 from abw.viz.data.scene import Scene
 

@@ -18,16 +18,15 @@ from abw.core.graph.growing.history import History
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, Network
 from abw.core.policy.learned.choice import fsm_behind
-from abw.core.policy.learned.choicefile import read_any
 from abw.core.policy.learned.fsm import FsmPolicy
+from abw.core.policy.learned.policyfile import read_any
 from abw.core.policy.registry import CHOSEN, LEARNED
-from abw.core.policy.schedule import Schedule
-from abw.core.policy.trace import in_rounds
+from abw.core.policy.schedule import Schedule, in_rounds
 from abw.core.run.learning import Choice, named_policy
 from abw.core.run.minibatches import history_again
 from abw.core.run.trace import load_times
 from abw.core.run.workload import grows_at_random
-from abw.core.script.look import look
+from abw.core.script.inspect import inspect_batch
 from abw.core.script.run import ProgramOptions
 from abw.core.spec.load import Overrides
 from abw.core.store.checked import read_outputs
@@ -192,7 +191,7 @@ def scene_of_program(
 
     Other policies are given the whole graph, as if nothing in it had waited for decisions. Errors: AbwError.
     """
-    found = look(target, options, number)
+    found = inspect_batch(target, options, number)
     graph, own = found.graph, by or found.policy
     return Scene(
         title=found.program.name,

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
-from abw.core.policy.schedule import Schedule
-from abw.core.policy.trace import ready_counts
+from abw.core.policy.schedule import Schedule, ready_counts
 from abw.core.tools.explain import causes
 from abw.core.tools.needed import batch_of
 from abw.viz.data.pictures import BatchesPicture, FrontierPicture, GraphPicture, Lane

@@ -13,14 +13,15 @@ from abw.core.cell.normal import size_of
 from abw.core.exec.blas.calls import CellKernel
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.lower.rows import BLOCK
+from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.params import Params
 from abw.core.exec.result_guard import RunEpochs
-from abw.core.exec.values import fill_constants, fill_given, refill
+from abw.core.exec.values import fill_given
 from abw.core.ir.model import KEYS, SLOPE, Attention
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.counts import Counts, programs_of
-from abw.core.plan.plan import Earlier, Plan
+from abw.core.plan.plan import Plan
 
 Floats = NDArray[np.float32]
 
@@ -44,7 +45,7 @@ class BlasExecutor(Executor):
         self._threads = threads
         self._pools = ThreadpoolController()
         self._arenas: Arenas = arenas_of(network)
-        self._memory = [np.empty((0, *shape), np.float32) for shape in self._arenas.shape]
+        self._memory = ArenaMemory(network, self._arenas, params, 1)
         self._kernels = self._stacked()
         self._gathered = np.empty(0, np.float32)
         self._epochs = RunEpochs(network, params)
@@ -54,7 +55,7 @@ class BlasExecutor(Executor):
         self._epochs.renew(params)
         self._params = params
         self._kernels = self._stacked()
-        refill(self._memory, self._arenas, self._network, params)
+        self._memory.update(params)
 
     def _stacked(self) -> list[CellKernel | None]:
         return [
@@ -70,10 +71,10 @@ class BlasExecutor(Executor):
         """Execute the batches in order. Raises ValueError for a plan of another network."""
         self._epochs.begin(plan)
         self._reserve(plan)
-        fill_given(self._memory, plan)
+        fill_given(self._memory.views, plan)
         with self._pools.limit(limits=self._threads, user_api="blas"), np.errstate(all="ignore"):
             counts = self._execute(plan)
-        return Result(plan.graph, counts, self._epochs.reader(self._memory, plan))
+        return Result(plan.graph, counts, self._epochs.reader(self._memory.views, plan))
 
     def _execute(self, plan: Plan) -> Counts:
         """Run the batches, counting what happens."""
@@ -82,8 +83,11 @@ class BlasExecutor(Executor):
         ptr, base = schedule.ptr.tolist(), plan.base.tolist()
         operand_ptr, index_ptr = plan.operand_ptr.tolist(), plan.index_ptr.tolist()
         status, start, list_ptr = plan.status.tolist(), plan.start.tolist(), plan.list_ptr.tolist()
-        slot_memory = [[self._memory[a] for a in row if a >= 0] for row in arenas.slot_arena.tolist()]
-        output_memory = [[self._memory[a] for a in row if a >= 0] for row in arenas.output_arena.tolist()]
+        views = self._memory.views
+        slot_memory = [[views[a] for a in row if a >= 0] for row in arenas.slot_arena.tolist()]
+        output_memory = [
+            [self._memory.views[a] for a in row if a >= 0] for row in arenas.output_arena.tolist()
+        ]
         launches = memory_kernels = floats = 0
         for b, t in enumerate(schedule.type.tolist()):
             kernel, reduction = self._kernels[t], self._network.types[t].reduction
@@ -149,9 +153,7 @@ class BlasExecutor(Executor):
 
     def _reserve(self, plan: Plan) -> None:
         """Grow arenas and scratch memory to what the plan needs."""
-        for a, rows in enumerate(plan.rows.tolist()):
-            if len(self._memory[a]) < rows:
-                self._memory[a] = self._arena(a, rows, plan.earlier)
+        self._memory.reserve_for(plan)
         lanes = np.zeros(len(self._kernels), np.int64)
         np.maximum.at(lanes, plan.schedule.type, np.diff(plan.schedule.ptr))
         kernels = [(k, max(int(n), k.capacity)) for k, n in zip(self._kernels, lanes, strict=True) if k]
@@ -160,13 +162,6 @@ class BlasExecutor(Executor):
             scratch = np.empty(max(kernel.width * capacity for kernel, capacity in kernels), np.float32)
             for kernel, capacity in kernels:
                 kernel.bind(scratch, capacity)
-
-    def _arena(self, a: int, rows: int, earlier: Earlier | None) -> Floats:
-        memory = np.empty((rows + rows // 2 if earlier else rows, *self._arenas.shape[a]), np.float32)
-        fill_constants(memory, a, self._arenas, self._network, self._params)
-        if earlier:
-            memory[: earlier.rows[a]] = self._memory[a][: earlier.rows[a]]
-        return memory
 
 
 def _attend(attention: Attention, inputs: Sequence[Floats], ends: NDArray[np.int32], out: Floats) -> None:

@@ -13,11 +13,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.cpu.memory import LINE
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.lower.packing import PackedWeights, Statics, weights_of
 from abw.core.exec.lower.rows import padded
 from abw.core.exec.lower.stages import Gate, Part
+from abw.core.exec.memory import LINE
 from abw.core.exec.precision import Precision
 
 Floats = NDArray[np.float32]

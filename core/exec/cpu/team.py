@@ -38,6 +38,7 @@ class Team:
 
     def __init__(self, threads: int) -> None:
         """A team whose threads start when there is something to share."""
+        self.threads = threads
         # one pool each: a pool of many may start fewer than wait for each other
         self._others = [ThreadPoolExecutor(1) for _ in range(1, threads)]
         self._kinds: dict[Hashable, _Known] = {}

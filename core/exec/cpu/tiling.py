@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from abw.core.cell.normal import NormalCell
-from abw.core.exec.cpu.memory import Floats, on_huge_pages
 from abw.core.exec.cpu.quantized import Narrow, NarrowRows, NarrowWeights
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.lower.packing import Fixed, PackedWeights, static_values
@@ -21,6 +20,7 @@ from abw.core.exec.lower.placement import (
 )
 from abw.core.exec.lower.rows import row_floats
 from abw.core.exec.lower.stages import Group, Single, Stage, group_gates, stages_of
+from abw.core.exec.memory import Floats, on_huge_pages
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Reduction
 

@@ -8,25 +8,31 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.cpu.gradient_rows import COMPUTED, NOTHING, READ, grouped, place, rows_of_constants
 from abw.core.exec.cpu.llvm.weight_grads import JOB
-from abw.core.exec.cpu.memory import ArenaMemory
 from abw.core.exec.cpu.weight_grads import RowSums, TableSums
 from abw.core.exec.gradient import Gradient
 from abw.core.exec.lower.rows import columns, matrix_view, padded, row_floats
+from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.params import Params
 from abw.core.grad.cell import Differentiated, Operand
+from abw.core.grad.gradients import param_gradients
 from abw.core.grad.graph import TrainingGraph
 from abw.core.grad.network import Training
-from abw.core.grad.terms import param_gradients
+from abw.core.jit.decorators import njit
 from abw.core.jit.pointers import Table, address
 from abw.core.plan.arenas import arenas_of
+from abw.core.plan.kernels import range_of
 from abw.core.plan.plan import Plan
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
-# Rows of one side of a job: see `place`.
+Longs = NDArray[np.int64]
+# Rows of one side of a job: what they are, their arena, the first float read, the type, its output or slot.
 Side = tuple[int, int, int, int, int]
+# There are none; an output of the type's nodes; what these read in a slot.
+NOTHING, COMPUTED, READ = range(3)
+
+_Z, _N = JOB.index("z"), JOB.index("n")
 
 
 class WeightGradients:
@@ -66,8 +72,7 @@ class WeightGradients:
             self._jobs.point((job, JOB.index("dw")), dw)
         self._types, self._of_jobs = np.array(types, np.int64), np.array(numbers, np.int64).reshape(-1, 2)
         self._sides = np.array([*sides], np.int64).reshape(-1, 5)
-        self._reading = self._sides[self._sides[:, 0] == READ, 3]
-        self._numbers = np.empty(1, np.int32)
+        self._read = np.empty(1, np.int32)
 
     def _type(self, t: int, derivative: Differentiated) -> Iterator[tuple[Floats, Side, Side | None]]:
         """What is to be summed of a type: to where, and the rows of either side."""
@@ -104,60 +109,56 @@ class WeightGradients:
         for others in self._others.values():
             for values in others.values():
                 values[:] = 0
-        first_row = rows_of_constants(plan)
-        self._place(made, plan, memory, first_row)
+        self._place(made, plan, memory)
         self._sums.add(self._jobs.words, meanwhile)
         for t, others in self._others.items():
             derivative = self._training.cells[t]
             if others and derivative is not None:
                 self._add_shared(t, derivative, others)
-        return self._add_constants(made, plan, memory, first_row)
+        return self._add_constants(made, plan, memory)
 
-    def _place(self, made: TrainingGraph, plan: Plan, memory: ArenaMemory, first_row: Ints) -> None:
-        """Say in the jobs where their rows lie."""
+    def _place(self, made: TrainingGraph, plan: Plan, memory: ArenaMemory) -> None:
+        """Say in the jobs where their rows lie: those of outputs by the plan, those that nodes read here."""
         graph, arenas = made.graph, self._arenas
-        most = int(graph.type_sizes[self._reading].sum())
-        if len(self._numbers) < most:
-            self._numbers = np.empty(2 * most, np.int32)
-        row, numbers = plan.row, self._numbers
-        self._jobs.keep("rows", (row, numbers, memory))
-        place(
-            self._sides, self._of_jobs, self._types,
-            (graph.type_ptr, graph.operand_ptr, graph.operand),
-            (row, address(row), made.training.network.width),
-            (first_row, (arenas.constant_first, arenas.constant_end)),
-            (memory.table.words, memory.pitch), (numbers, address(numbers)), self._jobs.words,
+        forward = int(graph.operand_ptr[made.forward])
+        if len(self._read) < forward:
+            self._read = np.empty(2 * forward, np.int32)
+        row, read = plan.row, self._read
+        self._jobs.keep("rows", (row, read, memory))
+        _place(
+            (self._sides, self._of_jobs, self._types), (graph.type_ptr, graph.operand_ptr, graph.operand),
+            (arenas.slots, made.training.network.width), (memory.table.words, memory.pitch),
+            (plan.constant_row, arenas.constant_first, arenas.constant_end),
+            (row, read), (address(row), address(read)), self._jobs.words,
         )  # fmt: skip
 
-    def _add_constants(
-        self, made: TrainingGraph, plan: Plan, memory: ArenaMemory, first_row: Ints
-    ) -> Gradient:
+    def _add_constants(self, made: TrainingGraph, plan: Plan, memory: ArenaMemory) -> Gradient:
         """Sum what flows into parameters and rows of tables as they are; with that the gradient is whole."""
-        arenas, count = self._arenas, len(made.constant)
-        many = len(memory.pitch)
-        ptr, keys = np.zeros(first_row.size + 2, np.int32), np.empty(count, np.int32)
-        number, lying = np.empty(count, np.int32), np.empty(count, np.int32)
-        grouped(
-            made.constant, made.constant_gradient, (arenas.constant_first, arenas.constant_end),
-            (made.graph.type_ptr, arenas.output_arena, plan.row), (arenas.field_arena, first_row),
-            ptr, keys, (number, lying),
+        arenas, many = self._arenas, len(memory.pitch)
+        ptr = np.zeros(plan.constant_row.size + 2, np.int32)
+        found = np.empty((2, len(made.constant)), np.int32)
+        _group(
+            (made.constant, made.constant_gradient), (arenas.constant_first, arenas.constant_end),
+            (made.graph.type_ptr, arenas.output_arena, plan.row), (arenas.field_arena, plan.constant_row),
+            ptr, found,
         )  # fmt: skip
+        within, lying = found
         rows: dict[int, Ints] = {}
         tables: dict[int, Floats] = {}
         ends = ptr.tolist()
         for c, constant in enumerate(self._training.source.constants):
-            first = c * many
-            if constant.kind not in ("param", "table") or ends[first] == ends[first + many]:
+            groups = range(c * many, c * many + many)
+            if constant.kind not in ("param", "table") or ends[groups.start] == ends[groups.stop]:
                 continue
             if constant.kind == "table":
                 sums = self._tables[constant.number]
             else:
                 sums = TableSums(1, row_floats(constant.shape, self._lanes))
             sums.clear()
-            for a in range(many):
-                own = slice(ends[first + a], ends[first + a + 1])
+            for a, group in enumerate(groups):
+                own = slice(ends[group], ends[group + 1])
                 if own.start < own.stop:
-                    sums.add(number[own], memory.rowwise(a), lying[own])
+                    sums.add(within[own], memory.rowwise(a), lying[own])
             values = matrix_view(sums.values, constant.shape, self._lanes)
             if constant.kind == "table":
                 rows[constant.number] = sums.rows
@@ -174,3 +175,100 @@ class WeightGradients:
         params = [self._params.values[number] for number in numbers]
         for p, gradient in param_gradients(derivative, given, params).items():
             self._views[numbers[p]] += gradient.astype(np.float32)
+
+
+@njit
+def _place(
+    sides: tuple[Longs, Longs, Longs],
+    graph: tuple[Ints, Ints, Ints],
+    sizes: tuple[Ints, int],
+    memory: tuple[Longs, Longs],
+    constants: tuple[Ints, Ints, Ints],
+    rows: tuple[Ints, Ints],
+    addresses: tuple[int, int],
+    jobs: Longs,
+) -> None:
+    """Write into jobs (see `RowSums`) where the rows of both sides lie.
+
+    `sides`: those (k, 5) that there are (see `Side`); their numbers of each job (jobs, 2), and its type.
+    `sizes`: the slots of each type, the outputs of a node. `memory`: where each arena begins, and the bytes
+    of its rows. `rows`: of each value, and room for those of what nodes read, by operand; `addresses`: where
+    both begin.
+    """
+    every, of_jobs, types = sides
+    type_ptr, operand_ptr, operand = graph
+    row, read = rows
+    first_row, first, end = constants
+    for k in range(len(every)):
+        kind, arena, start, t, o = every[k]
+        if kind == NOTHING:
+            continue
+        place, step = addresses[0] + 4 * (type_ptr[t] * sizes[1] + o), sizes[1]
+        if kind == READ:
+            constant, step = 0, sizes[0][t]
+            begin = operand_ptr[type_ptr[t]] + o
+            place = addresses[1] + 4 * begin
+            for i in range(begin, operand_ptr[type_ptr[t + 1]], step):
+                if operand[i] >= 0:
+                    read[i] = row[operand[i]]
+                else:
+                    constant = range_of(-1 - operand[i], first, end, constant)
+                    read[i] = first_row[arena, constant] - 1 - operand[i] - first[constant]
+        for j in range(len(jobs)):
+            for side in range(2):
+                if of_jobs[j, side] == k:
+                    to = _Z + 4 * side
+                    jobs[j, to], jobs[j, to + 1] = memory[0][arena] + 4 * start, place
+                    jobs[j, to + 2], jobs[j, to + 3] = 4 * step, memory[1][arena]
+    for j in range(len(jobs)):
+        jobs[j, _N] = type_ptr[types[j] + 1] - type_ptr[types[j]]
+
+
+@njit
+def _group(
+    references: tuple[Ints, Ints],
+    bounds: tuple[Ints, Ints],
+    values: tuple[Ints, Ints, Ints],
+    fields: tuple[Ints, Ints],
+    ptr: Ints,
+    found: Ints,
+) -> None:
+    """What flows into constants' gradients, by constant and arena: of group c * A + a from `ptr` of it on.
+
+    `references`: of constants (n,) and what flows into each; zeros are left out. `bounds`: the references of
+    each constant. `values`: `type_ptr`, the arenas of outputs (T, W), the row of each value; `fields`: the
+    arena of each constant that is a field of vertices, and the first rows. `ptr` (C * A + 2,) are zeros.
+    `found` (2, n): group by group in the order given, which row of the constant it is, and the row of what
+    flows into it.
+    """
+    constants, gradients = references
+    first, end = bounds
+    type_ptr, output_arena, row = values
+    field_arena, first_row = fields
+    within, lying = found[0], found[1]
+    width = np.uint32(output_arena.shape[1])
+    t = c = field = 0
+    for again in range(2):  # first counted, then written
+        for i in range(len(constants)):
+            reference = gradients[i]
+            c = range_of(-1 - constants[i], first, end, c)
+            if reference >= 0:
+                t = range_of(np.uint32(reference) // width, type_ptr, type_ptr[1:], t)
+                arena = output_arena[t, np.uint32(reference) % width]
+            else:
+                field = range_of(-1 - reference, first, end, field)
+                arena = field_arena[field]
+            if arena < 0:
+                continue
+            key = c * len(first_row) + arena
+            if not again:
+                ptr[key + 2] += 1
+                continue
+            at = ptr[key + 1]
+            ptr[key + 1] += 1
+            within[at] = -1 - constants[i] - first[c]
+            lying[at] = (
+                row[reference] if reference >= 0 else first_row[arena, field] - 1 - reference - first[field]
+            )
+        for g in range(2, len(ptr) if not again else 0):
+            ptr[g] += ptr[g - 1]

@@ -12,10 +12,9 @@ from abw.core.exec.cuda.backend import Backend, Scheme
 from abw.core.exec.cuda.image import Image, pack
 from abw.core.exec.cuda.lowering import device_program
 from abw.core.exec.cuda.measure.costs import UNMEASURED, Costs
-from abw.core.exec.cuda.options import ABILITIES
 from abw.core.exec.cuda.text.module import load_kernels
 from abw.core.exec.cuda.tiles import VECTOR
-from abw.core.exec.interface import Executor, Result, TooLargeError, refuse_threads
+from abw.core.exec.interface import OVERLAPPING, Executor, Result, TooLargeError, refuse_threads
 from abw.core.exec.lower.rows import matrix_view
 from abw.core.exec.params import Params
 from abw.core.exec.result_guard import RunEpochs
@@ -37,7 +36,7 @@ class CudaExecutor(Executor):
     """
 
     name = "cuda"
-    abilities = ABILITIES
+    abilities = OVERLAPPING
 
     def __init__(
         self, backend: Backend, scheme: Scheme | Literal["auto"] = "auto", costs: Costs = UNMEASURED

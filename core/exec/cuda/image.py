@@ -96,8 +96,8 @@ class Image:
         return self.words[begin : begin + ITEM * count].reshape(count, ITEM)
 
 
-def pack(plan: Plan, work: Work, arena: Longs, out: Words | None = None) -> Image:
-    """Pack a plan into `out` (at least `words_needed`), or into memory of its own.
+def pack(plan: Plan, work: Work, arena: Longs) -> Image:
+    """Pack a plan.
 
     `arena` (A + 1,): the float where each arena begins, all multiples of 4, and where the last one ends.
     Batches that read nothing of each other share phases: there are as many as the longest chain of batches
@@ -108,8 +108,18 @@ def pack(plan: Plan, work: Work, arena: Longs, out: Words | None = None) -> Imag
     if plan.reuses:
         raise ValueError("a plan for the device keeps all values")
     schedule, arenas = plan.schedule, plan.arenas
-    most, floats, lanes, row_ptr = _measured(plan, work)
-    words = np.empty(most, np.uint32) if out is None else out
+    lanes, row_ptr = np.zeros(len(work.depth), np.int64), np.zeros(len(plan.rows) + 1, np.int64)
+    most, floats = _measure(
+        (schedule.type, schedule.ptr, plan.operand_ptr, plan.list_ptr),
+        (arenas.slot_arena, arenas.slots),
+        (work.step_ptr, work.depth, work.collect),
+        (work.scratch, work.sums, work.early),
+        (plan.rows, work.pitch),
+        lanes,
+        row_ptr,
+    )
+    frames = (len(schedule) + len(lanes)) * (FRAME + SLOT * work.early.shape[1] + plan.base.shape[1])
+    words = np.empty(HEADER + most + frames + len(plan.index) + len(plan.lists), np.uint32)
     floats += int(arena[-1])
     if floats + 4 > 2**32:
         raise TooLargeError(4 * floats, 2**34, "a GPU as far as 32-bit offsets reach")
@@ -125,29 +135,6 @@ def pack(plan: Plan, work: Work, arena: Longs, out: Words | None = None) -> Imag
         (arena, work.pitch, row_ptr),
     )
     return Image(words[:used], floats)
-
-
-def words_needed(plan: Plan, work: Work) -> int:
-    """No fewer words than the plan's image has. Linear in the batches."""
-    return _measured(plan, work)[0]
-
-
-def _measured(plan: Plan, work: Work) -> tuple[int, int, Longs, Longs]:
-    """`words_needed`; the floats that the image takes behind the arenas; each type's lanes in all batches
-    (T,); the arenas' rows one after the other (A + 1,)."""
-    lanes, row_ptr = np.zeros(len(work.depth), np.int64), np.zeros(len(plan.rows) + 1, np.int64)
-    schedule, arenas = plan.schedule, plan.arenas
-    words, floats = _measure(
-        (schedule.type, schedule.ptr, plan.operand_ptr, plan.list_ptr),
-        (arenas.slot_arena, arenas.slots),
-        (work.step_ptr, work.depth, work.collect),
-        (work.scratch, work.sums, work.early),
-        (plan.rows, work.pitch),
-        lanes,
-        row_ptr,
-    )
-    frames = (len(schedule) + len(lanes)) * (FRAME + SLOT * work.early.shape[1] + plan.base.shape[1])
-    return HEADER + words + frames + len(plan.index) + len(plan.lists), floats, lanes, row_ptr
 
 
 @njit

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from abw.core.base.errors import DataError
 from abw.core.data.feed import Bytes
+from abw.core.data.instances import Ints
 from abw.core.data.read import read
 from abw.core.data.readers import blanks, jsonscan, jsontokens, lattice, pairs, tags, trees
 from tests.core.data import oracle
@@ -128,7 +130,13 @@ def _interpreted(compiled: Callable[..., object]) -> Callable[..., object]:
     function: Callable[..., object] = getattr(compiled, "py_func", compiled)  # itself under NUMBA_DISABLE_JIT
 
     def call(text: Bytes, *rest: object) -> object:
-        # of NumPy's small integers Python makes small sums, compiled code does not
-        return function(text.astype(np.int64), *rest)
+        # Python makes small sums of NumPy's small integers, and refuses to let them overflow
+        small = [i for i, a in enumerate(rest) if isinstance(a, np.ndarray) and a.dtype == np.int32]
+        wide = {i: cast(Ints, rest[i]).astype(np.int64) for i in small}
+        try:
+            return function(text.astype(np.int64), *(wide.get(i, a) for i, a in enumerate(rest)))
+        finally:
+            for i in small:
+                np.copyto(cast(Ints, rest[i]), wide[i], casting="unsafe")
 
     return call

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
-from abw.core.exec.agreement import compare
+from abw.core.exec.agreement import compare, lost, shaken_runs
 from abw.core.exec.blas.executor import BlasExecutor
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import init_params
-from abw.core.exec.shaken import lost, shaken_runs
 from abw.core.plan.plan import plan
 from abw.core.run import streaming
 from abw.core.run.checks import TOLERANCE

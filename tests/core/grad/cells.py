@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from abw.core.cell.evaluate import cell_values, run_cell
 from abw.core.grad.cell import Operand, differentiate
-from abw.core.grad.terms import param_gradients, static_gradients
+from abw.core.grad.gradients import param_gradients, static_gradients
 from abw.core.ir.cell import Cell
 from tests.core.exec.builder import random_cell
 from tests.core.grad.vjp import cell_vjp

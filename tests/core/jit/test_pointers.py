@@ -22,8 +22,10 @@ EXEMPT = {
     "core/exec/cpu/llvm/walker.py:note_plan": "is compiled; its caller keeps the plan",
     "core/program/recording/machine_types.py:machine_function": "keeps the table beside its address",
 }
-# Calls that give back what they are given, or keep it.
+# Calls that give back what they are given, or keep it, or call later.
 GIVE_BACK = {
+    *("add", "add_done_callback", "apply_async", "call_later", "call_soon", "call_soon_threadsafe", "insert"),
+    *("put", "put_nowait", "submit"),
     *("append", "bool", "dict", "extend", "float", "frozenset", "int", "list", "max", "min", "partial"),
     *("replace", "set", "setattr", "setdefault", "sorted", "sum", "tuple", "update"),
 }
@@ -39,6 +41,19 @@ class Checker:
         names = [name for node in imported for name in node.names]
         self.known = {name.name for name in names}
         self.found = [f"{name.lineno}: {name.name} is called otherwise" for name in names if name.asname]
+        self.found += [f"{node.lineno}: the module is imported whole" for node in self._whole()]
+
+    def _whole(self) -> Iterator[ast.stmt]:
+        """Imports that would let the function have another name."""
+        package, _, module = MODULE.rpartition(".")
+        for node in ast.walk(self.tree):
+            match node:
+                case ast.Import(names=names) if any(name.name == MODULE for name in names):
+                    yield node
+                case ast.ImportFrom(module=source, names=names) if (source, "*") in {
+                    (MODULE, name.name) for name in names
+                } or (source == package and any(name.name == module for name in names)):
+                    yield node
 
     def check(self) -> list[str]:
         """Each with its line."""
@@ -167,6 +182,7 @@ BAD = {
     "a number of NumPy's": "at = np.int64(address(bounds))",
     "in an object": "job = Job(address(bounds))",
     "in a partial function": "work = partial(walk, address(bounds))",
+    "of work that is done later": "pool.submit(walk, address(bounds))",
     "of what nobody holds": "walk(address(np.array([1, 2])))",
     "of a copy": "walk(address(bounds.astype(np.int32)))",
     "of a part": "walk(address(bounds[1:]))",
@@ -212,6 +228,18 @@ def test_what_outlives_its_array_is_refused(text: str) -> None:
 
 def test_another_name_is_refused() -> None:
     assert Checker(f"from {MODULE} import address as where\nat = where(bounds)").check()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from {0} import {1}\nat = {1}.address(bounds)",
+        "import {0}.{1} as p\nat = p.address(bounds)",
+        "from {0}.{1} import *\nat = address(bounds)",
+    ],
+)
+def test_the_module_is_not_imported_whole(text: str) -> None:
+    assert Checker(text.format(*MODULE.rsplit(".", 1))).check()
 
 
 @pytest.mark.parametrize("text", GOOD)

@@ -15,9 +15,9 @@ from abw.core.graph.dag import Dag
 from abw.core.policy.cost import Cost, cost_of
 from abw.core.policy.learned import choice
 from abw.core.policy.learned.choice import CANDIDATES, ChosenPolicy, Least, choose, fsm_behind
-from abw.core.policy.learned.choicefile import any_policy_of
 from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.learned.learner import TooManyStatesError, learn
+from abw.core.policy.learned.policyfile import any_policy_of
 from abw.core.policy.registry import get_policy
 from tests.core.policy import graphs
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from abw.core.base.errors import AbwError, CheckError
 from abw.core.graph.dag import Dag
 from abw.core.policy.check import check_schedule
-from abw.core.policy.foreign import Foreign, checked
 from abw.core.policy.registry import PLAIN, get_policy
 from abw.core.policy.rules.depth import Depth
 from abw.core.policy.schedule import Schedule
+from abw.core.policy.user_policy import Validated, checked
 from tests.core.policy import graphs
 from tests.core.policy.test_policies import RANDOM
 
@@ -80,7 +80,7 @@ TYPE, PTR, NODES = [0, 0, 1], [0, 2, 3, 4], [0, 1, 2, 3]
 @pytest.mark.parametrize("kind", [np.int64, np.uint8, np.int16, np.int32])
 def test_whole_numbers_of_all_sizes_are_taken(kind: type[Any]) -> None:
     wide: Any = [np.repeat(np.array(values, kind), 2)[::2] for values in (TYPE, PTR, NODES)]
-    found = Foreign(Given(Schedule(*wide))).schedule(DAG)
+    found = Validated(Given(Schedule(*wide))).schedule(DAG)
     for name, values in zip(ARRAYS, (TYPE, PTR, NODES), strict=False):
         array = getattr(found, name)
         assert (array.dtype, array.tolist()) == (np.int32, values)
@@ -105,9 +105,9 @@ def test_whole_numbers_of_all_sizes_are_taken(kind: type[Any]) -> None:
 )
 def test_what_is_wrong_is_said(given: Any, message: str) -> None:  # noqa: ANN401
     with pytest.raises(AbwError, match=f"policy Given: .*({message})"):
-        Foreign(Given(given)).schedule(DAG)
+        Validated(Given(given)).schedule(DAG)
 
 
 def test_what_is_no_policy() -> None:
     with pytest.raises(AbwError, match="a list is no policy"):
-        Foreign([])  # type: ignore[arg-type]
+        Validated([])  # type: ignore[arg-type]

@@ -23,8 +23,7 @@ from abw.core.policy.rules.depth import Depth
 from abw.core.policy.rules.frugal import Frugal
 from abw.core.policy.rules.phases import Phases
 from abw.core.policy.rules.sufficient import Sufficient
-from abw.core.policy.schedule import Schedule
-from abw.core.policy.trace import ready_counts
+from abw.core.policy.schedule import Schedule, ready_counts
 from tests.core.policy import brute, graphs
 
 RANDOM = st.builds(

@@ -10,7 +10,7 @@ import pytest
 from abw.core.base.errors import AbwError
 from abw.core.policy.registry import get_policy, require_name
 from abw.core.policy.reverse import reversed_dag
-from abw.core.policy.user_policy import is_own
+from abw.core.policy.user_policy import is_user_policy
 from tests.core.policy import graphs
 
 DAG = graphs.dag("ab", [0, 0, 0, 1], [(0, 2), (2, 3)])
@@ -134,6 +134,6 @@ def test_what_is_wrong_when_it_runs(name: str, message: str) -> None:
 
 
 def test_what_is_no_name_of_ones_own() -> None:
-    assert not any(map(is_own, ("depth", "depth-reversed", "fsm", "policy.json", "C:/policy.json")))
+    assert not any(map(is_user_policy, ("depth", "depth-reversed", "fsm", "policy.json", "C:/policy.json")))
     with pytest.raises(AbwError, match="did you mean 'agenda'"):
         require_name("agneda")

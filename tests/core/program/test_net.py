@@ -19,7 +19,7 @@ import abw
 from abw import AbwError, Net
 from abw.core.exec.registry import get_executor
 from abw.core.program.running import fibers
-from abw.core.script.tracebacks import told
+from abw.core.script.tracebacks import user_error
 from tests.core.program.cells import LIBRARY, Programs, small
 
 # What programs return.
@@ -409,7 +409,7 @@ def test_mistakes_are_told_where_they_are_made(net: Net, what: str, eager: bool)
 def test_unknown_names_are_told(net: Net) -> None:
     with pytest.raises(AttributeError, match="no attribute 'scores'") as caught:
         _ = net.scores
-    assert "did you mean 'score'" in told(caught.value, "it failed").hint
+    assert "did you mean 'score'" in user_error(caught.value, "it failed").hint
 
 
 def test_cells_are_called_by_programs_alone(net: Net) -> None:

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abw.core.exec.cpu import executor as cpu
-from abw.core.exec.cpu import partition
+from abw.core.exec.cpu import launch, partition
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.njit.executor import NjitExecutor
 from abw.core.exec.interface import Executor
@@ -58,7 +57,7 @@ def outputs(
     """The bits of each instance's outputs, run in these mini-batches."""
     found = []
     ready = executor(spec, name, threads, fuse=fuse)
-    with patch.object(partition, "APART_FLOPS", 0), patch.object(cpu, "TOGETHER_FLOPS", 0):
+    with patch.object(partition, "APART_FLOPS", 0), patch.object(launch, "TOGETHER_FLOPS", 0):
         for first, last in windows:
             batch = planned(workload(spec, fuse=fuse), get_policy(policy), ready, first, last)
             result = ready.run(batch.plan)

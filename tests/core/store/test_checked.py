@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from abw.core.base.errors import AbwError
 from abw.core.policy.check import check_schedule
 from abw.core.policy.rules.depth import Depth
-from abw.core.policy.trace import ready_counts
+from abw.core.policy.schedule import ready_counts
 from abw.core.store.checked import read_arrays, read_batch, read_outputs
 from tests.core.policy import graphs
 

@@ -58,7 +58,7 @@ def test_parts_are_what_a_training_holds(name: str, tmp_path: Path) -> None:
     said = forecast(name, tmp_path)
     executor, flat = learner.passes.executor, learner.params.flat
     assert isinstance(executor, CpuExecutor) and flat is not None
-    packed = sum(constants.nbytes for constants in executor._constants)
+    packed = executor.packed_bytes
     assert packed == sum(packed_bytes(learner.passes.training.network).values())
     assert flat.nbytes + packed < said.weights < flat.nbytes + 1.3 * packed + 1000
     assert said.optimizer == learner.stepper.state.nbytes

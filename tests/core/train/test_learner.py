@@ -34,7 +34,7 @@ def test_the_bits_are_the_same_whatever_the_batches_and_threads(
     for policy, threads in (("sufficient", 1), ("depth", 1), ("agenda", 1), ("sufficient", 2)):
         if threads > 1:  # also where it would not pay
             monkeypatch.setattr("abw.core.exec.cpu.partition.APART_FLOPS", 0)
-            monkeypatch.setattr("abw.core.exec.cpu.executor.TOGETHER_FLOPS", 0)
+            monkeypatch.setattr("abw.core.exec.cpu.launch.TOGETHER_FLOPS", 0)
         made = opened(spec, policy=policy, threads=threads)
         found = made.learner.gradient(made.workload, 0, 8, made.targets)
         vectors.append(found.gradient.vector(made.learner.params).tobytes())

@@ -23,9 +23,9 @@ from abw.core.policy.check import check_schedule
 from abw.core.policy.cost import cost_of, least_cost
 from abw.core.policy.costfile import cost_text, read_cost
 from abw.core.policy.learned.choice import Tried, choose
-from abw.core.policy.learned.choicefile import read_any
 from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.learned.learner import learn
+from abw.core.policy.learned.policyfile import read_any
 from abw.core.policy.rules.depth import Depth
 from abw.core.policy.rules.frugal import Frugal
 from abw.core.run.pipeline import RunOptions, run

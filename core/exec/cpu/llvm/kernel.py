@@ -12,15 +12,12 @@ row of the clock (`clock.py`) in the word before the frame.
 
 from __future__ import annotations
 
-from abw.core.exec.cpu.llvm.block import Sums, emit_block
 from abw.core.exec.cpu.llvm.clock import charge_reason, restart
 from abw.core.exec.cpu.llvm.elementwise import Elementwise
 from abw.core.exec.cpu.llvm.emit import Function, Module
-from abw.core.exec.cpu.llvm.prefetch import Ahead, asked
-from abw.core.exec.cpu.llvm.quantized_rows import round_rows
-from abw.core.exec.cpu.llvm.quantized_sums import emit_narrow_block
+from abw.core.exec.cpu.llvm.products import Ahead, Sums, asked, contract, emit_block
+from abw.core.exec.cpu.llvm.quantized import emit_narrow_block, round_rows
 from abw.core.exec.cpu.llvm.singles import emit_single
-from abw.core.exec.cpu.llvm.sums import contract
 from abw.core.exec.cpu.quantized import NarrowWeights
 from abw.core.exec.cpu.tiling import CellTiling, RowPlace, StageLayout
 from abw.core.exec.lower.packing import PackedWeights

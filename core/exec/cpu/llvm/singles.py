@@ -8,7 +8,7 @@ from math import gcd
 from abw.core.cell.normal import size_of
 from abw.core.exec.cpu.llvm.emit import Function, Typed, number, splat
 from abw.core.exec.cpu.llvm.functions import exp_of_negative, maximum
-from abw.core.exec.cpu.llvm.sums import contract
+from abw.core.exec.cpu.llvm.products import contract
 from abw.core.exec.cpu.tiling import CellTiling, RowPlace
 from abw.core.exec.lower.rows import columns, padded, row_floats
 from abw.core.exec.lower.stages import Single

@@ -20,9 +20,10 @@ from abw.core.exec.cpu.njit.source import kernel_text, module_source, scratch_fl
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.cpu.tiling import layout_of, packed_constants
 from abw.core.exec.interface import Executor, Result, refuse_threads
+from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.params import Params
 from abw.core.exec.result_guard import RunEpochs
-from abw.core.exec.values import fill_constants, fill_given, refill
+from abw.core.exec.values import fill_given
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.counts import Counts
@@ -53,8 +54,7 @@ class NjitExecutor(Executor):
         refuse_threads(self.name, threads)
         self._network, self._params = network, params
         self._arenas: Arenas = arenas_of(network)
-        self._floats = self._arenas.row_floats.tolist()
-        self._memory = [np.empty(0, np.float32) for _ in self._floats]
+        self._memory = ArenaMemory(network, self._arenas, params, SCALAR.lanes)
         layouts = [
             None if cell is None else layout_of(cell, SCALAR, tuple(s.reduction for s in t.slots))
             for t, cell in zip(network.types, self._arenas.cells, strict=True)
@@ -70,7 +70,7 @@ class NjitExecutor(Executor):
         self._epochs.renew(params)
         self._params = params
         self._constants = self._packed()
-        refill(self._views(), self._arenas, self._network, params)
+        self._memory.update(params)
 
     def _packed(self) -> tuple[Floats, ...]:
         return tuple(
@@ -83,35 +83,23 @@ class NjitExecutor(Executor):
     def run(self, plan: Plan) -> Result:
         """Execute the batches in order. Raises ValueError for a plan of another network."""
         self._epochs.begin(plan)
-        for a, rows in enumerate(plan.rows.tolist()):
-            floats = self._floats[a]
-            if len(self._memory[a]) < rows * floats:
-                before = self._memory[a]
-                self._memory[a] = np.empty((rows + rows // 2 if plan.earlier else rows) * floats, np.float32)
-                fill_constants(self._views()[a], a, self._arenas, self._network, self._params)
-                if plan.earlier:
-                    held = int(plan.earlier.rows[a]) * floats
-                    self._memory[a][:held] = before[:held]
-        fill_given(self._views(), plan)
+        self._memory.reserve_for(plan)
+        fill_given(self._memory.views, plan)
         arrays = [getattr(plan.schedule, name) for name in OF_SCHEDULE]
         arrays += [getattr(plan, name) for name in OF_PLAN]
         self._walk(*self._arguments(arrays))
         counts = Counts(len(plan.schedule), len(plan.launch_ptr) - 1, 0, 0)
-        return Result(plan.graph, counts, self._epochs.reader(self._views(), plan))
+        return Result(plan.graph, counts, self._epochs.reader(self._memory.views, plan))
 
     def kernels(self) -> Mapping[str, str]:
         """Each type's kernel as plain Python."""
         types = zip(self._network.types, self._layouts, strict=True)
         return {t.name: kernel_text(f"kernel{i}", t, layout) for i, (t, layout) in enumerate(types)}
 
-    def _views(self) -> list[Floats]:
-        """The arenas as values."""
-        return [m.reshape(-1, *shape) for m, shape in zip(self._memory, self._arenas.shape, strict=True)]
-
     def _arguments(self, arrays: list[NDArray[np.int32]]) -> list[Any]:
         """What `walk` takes: always of the same types, so that it is compiled once."""
         writable = [np.require(array, requirements=["C", "W"]) for array in arrays]
-        return [*writable, tuple(self._memory), self._constants, self._scratch]
+        return [*writable, tuple(self._memory.memory), self._constants, self._scratch]
 
     def _compiled(self, source: str) -> Callable[..., None]:
         """The module's `walk`, compiled."""

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from abw.core.data.vertices import INSTANCE, Columns
 from abw.core.exec.cpu import partition
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
-from abw.core.exec.cpu.memory import ArenaMemory
 from abw.core.exec.cpu.rounds.beam_result import Part, of_instances, take
 from abw.core.exec.cpu.rounds.clauses import ORIGIN, ROUND
 from abw.core.exec.cpu.rounds.emit import deciding, emit_rounds, most_added, noted, wide, width
@@ -23,6 +22,7 @@ from abw.core.exec.cpu.rounds.state import DONE, FAILED, FULL
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.interface import Computed
+from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.result_guard import RunEpochs
 from abw.core.graph.growing.beam import Beam
 from abw.core.graph.growing.decide import Grower

@@ -64,7 +64,7 @@ def attention_text(attention: Attention, shapes: Sequence[Shape], threads: int) 
         t.let(f"place = words[frame + {u(word)}] + {times('lane', pitch)} + element")
         t.add(*(f"floats[{plus('place', e)}] = all_s{e} / all_total" for e in range(each)))
 
-    return share_text(share, body), share
+    return share_text(share, body)
 
 
 def _score(t: Text, part: int, added: bool) -> None:

@@ -59,7 +59,7 @@ def plain_text(cell: CellSteps, step: Step, threads: int) -> tuple[str, Share]:
         t.let(f"unit = piece * {u(VECTOR)}")
         operate(t, cell, step, {}, "lane", "unit")
 
-    return share_text(share, body), share
+    return share_text(share, body)
 
 
 def reduction_text(
@@ -104,7 +104,7 @@ def reduction_text(
         t.let(f"place = words[frame + {u(word)}] + {times('lane', pitch)} + piece * {u(VECTOR)}")
         t.add("st4(floats, place, s0, s1, s2, s3)")
 
-    return share_text(share, body), share
+    return share_text(share, body)
 
 
 def add_compensated(t: Text, total: str, addend: str, lost: str) -> None:
@@ -115,40 +115,29 @@ def add_compensated(t: Text, total: str, addend: str, lost: str) -> None:
 
 
 def single_text(cell: CellSteps, step: Step, threads: int) -> tuple[str, Share]:
-    """An operation that no stage has a place for."""
-    assert isinstance(step.stage, Single)
-    op = cell.normal.op(step.stage.value)
-    count = columns(op.shape)
-    rows = op.shape[0] if len(op.shape) == 2 else 1
+    """An operation that no stage has a place for. Raises ValueError for one that has no kernel."""
     matter = _Matter(cell, step)
-    match op.name:
-        case "softmax":
-            share = Share(rows, threads)
-            return share_text(share, lambda t: _softmax(t, matter, count)), share
-        case "sum" | "max":
-            share = Share(count, threads)
-            return share_text(share, lambda t: _along(t, matter)), share
-        case "reshape":
-            share = Share(rows * count, threads)
-            return share_text(share, lambda t: _reshape(t, matter)), share
-        case "concat":
-            share = Share(rows * count, threads)
-            return share_text(share, lambda t: _concat(t, matter)), share
-        case "transpose":
-            share = Share(rows * count, threads)
-            return share_text(share, lambda t: _transpose(t, matter)), share
-        case "matmul" if len(op.shape) == 1:
-            share = Share(count, threads)
-            return share_text(share, lambda t: _by_vector(t, matter)), share
-        case "matmul":
-            share = Share(-(-rows // ROWS_AT_ONCE) * (padded(count, VECTOR) // VECTOR), threads)
-            return share_text(share, lambda t: _by_matrix(t, matter)), share
-        case _:
-            raise ValueError(f"no kernel for the operation '{op.name}'")
+    shape, name = matter.op.shape, matter.op.name
+    rows, count = shape[0] if len(shape) == 2 else 1, columns(shape)
+    kernels: dict[str, tuple[int, Callable[[Text, _Matter], None]]] = {
+        "softmax": (rows, _softmax),
+        "sum": (count, _along),
+        "max": (count, _along),
+        "reshape": (rows * count, _reshape),
+        "concat": (rows * count, _concat),
+        "transpose": (rows * count, _transpose),
+        "matmul": (count, _by_vector),
+    }
+    if name not in kernels:
+        raise ValueError(f"no kernel for the operation '{name}'")
+    work, write = kernels[name]
+    if name == "matmul" and len(shape) == 2:
+        work, write = -(-rows // ROWS_AT_ONCE) * (padded(count, VECTOR) // VECTOR), _by_matrix
+    return share_text(Share(work, threads), lambda t: write(t, matter))
 
 
-def share_text(share: Share, body: Callable[[Text], None]) -> str:
-    """The function around what a thread does with its `lane` and `piece`."""
+def share_text(share: Share, body: Callable[[Text], None]) -> tuple[str, Share]:
+    """The function around what a thread does with its `lane` and `piece`, and how these are shared."""
     t = Text()
     with t.block(f"def step{SIGNATURE}"):
         open_step(t)
@@ -162,7 +151,7 @@ def share_text(share: Share, body: Callable[[Text], None]) -> str:
             last = f"piece < {u(share.work)}"
         with t.block(f"if {last}"):
             body(t)
-    return str(t)
+    return str(t), share
 
 
 class _Matter:
@@ -205,8 +194,9 @@ class _Matter:
         return names
 
 
-def _softmax(t: Text, matter: _Matter, count: int) -> None:
+def _softmax(t: Text, matter: _Matter) -> None:
     """One row a thread: the largest element, the exponentials' sum, the quotients."""
+    count = columns(matter.op.shape)
     out = matter.out(t)
     memory, place, _ = matter.operand(t, 0)
     pitch = padded(count, VECTOR)

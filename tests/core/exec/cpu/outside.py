@@ -11,10 +11,11 @@ from unittest.mock import Mock, patch
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.cpu import executor
-from abw.core.exec.cpu.executor import _PLAN, _SCHEDULE, CpuExecutor
+from abw.core.exec.cpu import prepare
+from abw.core.exec.cpu.executor import CpuExecutor
+from abw.core.exec.cpu.launch import arrays_of
 from abw.core.exec.cpu.llvm.emit import Module
-from abw.core.exec.cpu.llvm.walker import OF_ARENAS, OF_EXECUTOR
+from abw.core.exec.cpu.llvm.walker import OF_EXECUTOR
 from abw.core.exec.cpu.llvm.weight_grads import JOB, emit_sums
 from abw.core.exec.cpu.partition import sort
 from abw.core.exec.cpu.target import Target
@@ -155,9 +156,10 @@ class OutsideExecutor(CpuExecutor):
 
     def prepare(self, network: Network, params: Params, threads: int | None = 1) -> None:
         """Compile and link."""
-        with patch.object(executor, "compile_ir", lambda *_: Mock(address=lambda _: 0)):
+        with patch.object(prepare, "compile_ir", lambda *_: Mock(address=lambda _: 0)):
             super().prepare(network, params, threads)
-        text, names, _ = self._emit()
+        self._launcher.alone = self._alone  # type: ignore[method-assign]
+        text, names, _ = prepare.emit_network(network, self._target, None)
         declared = WALK + "".join(f"void {name}();\n" for name in dict.fromkeys(names))
         self._program.make(text, declared, WORK, names, "free(at[2]);" if self._early else "")
 
@@ -166,11 +168,11 @@ class OutsideExecutor(CpuExecutor):
         inside = plan.sections[(first < plan.sections) & (plan.sections < last)]
         sections = np.array([first, *inside, last], np.int32)
         arrays: list[NDArray[np.generic]] = [
-            self._table.words,
+            self._launcher.table.words,
             np.zeros(0, np.int32) if split is None else split,
             sections,
             np.zeros(len(sections), np.int64),
-            *[self._scratch[0].owner] * self._walkers,
+            *[self._launcher.scratch[0].owner] * self._walkers,
         ]
 
         def put(array: NDArray[np.generic]) -> int:
@@ -179,13 +181,12 @@ class OutsideExecutor(CpuExecutor):
 
         moves: list[Move] = []
         arenas = [put(memory) for memory in self._memory.memory]
-        named = [*_SCHEDULE(plan.schedule), *_PLAN(plan), *(getattr(self._arenas, n) for n in OF_ARENAS)]
-        places = [put(array) for array in named]
-        own = {name: table.words for name, table in self._tables.items()}
-        own |= {"pitch": self._memory.pitch, "by_column": self._by_column}
+        places = [put(array) for array in arrays_of(plan, self._arenas)]
+        own = {name: table.words for name, table in self._launcher.tables.items()}
+        own |= {"pitch": self._memory.pitch, "by_column": self._launcher.by_column}
         for name in OF_EXECUTOR:
             places.append(put(own[name]))
-            pointed = {"arena": arenas, "constants": [put(c) for c in self._constants]}.get(name, [])
+            pointed = {"arena": arenas, "constants": [put(c) for c in self._constants.memory]}.get(name, [])
             if name == "kernel":
                 pointed = list(range(len(own[name])))
             moves += [(places[-1], word, target, name == "kernel") for word, target in enumerate(pointed)]

@@ -15,10 +15,10 @@ from abw.core.base.errors import Span
 from abw.core.data.vertices import Columns
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.llvm.emit import Module
-from abw.core.exec.cpu.memory import aligned
 from abw.core.exec.cpu.rounds.best import Best, whole
 from abw.core.exec.cpu.rounds.state import FAILED, StateFunction, Words
 from abw.core.exec.cpu.target import TARGETS, TargetName, get_target
+from abw.core.exec.memory import aligned
 from abw.core.graph.growing.beam import IN_UNITS, UNIT, continuations, exponentials, log_shares
 from abw.core.graph.growing.decide import relative
 from abw.core.ir.growth import Decision

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from abw.core.exec.cpu import executor
+from abw.core.exec.cpu import executor, prepare
 from abw.core.exec.cpu import target as of_target
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.llvm.emit import READ_FAR
-from abw.core.exec.cpu.memory import LINE
 from abw.core.exec.cpu.target import TARGETS, USUAL_CACHE, Target, TargetName, get_target
 from abw.core.exec.cpu.tiling import StageLayout
+from abw.core.exec.memory import LINE
 from abw.core.exec.params import Params, init_params
 from abw.core.jit.pointers import address
 from abw.core.plan.plan import Plan, plan
@@ -44,7 +44,8 @@ def computed(planned: Plan, params: Params, name: TargetName, cache: int) -> tup
         for node in range(len(graph))
         for output in range(len(graph.network.types[graph.dag.type[node]].outputs))
     ]
-    return run._emit()[0], np.concatenate([*values, np.zeros(0, np.float32)])
+    text, _, _ = prepare.emit_network(graph.network, run._target, None)
+    return text, np.concatenate([*values, np.zeros(0, np.float32)])
 
 
 @settings(max_examples=5)
@@ -115,13 +116,13 @@ def noted(rows: int, level: int) -> tuple[CpuExecutor, set[int]]:
         patch.object(
             executor, "get_target", lambda wanted: replace(get_target(wanted), cache=USUAL_CACHE // 8)
         ),
-        patch.object(executor, "compile_ir", noting),
+        patch.object(prepare, "compile_ir", noting),
     ):
         run = CpuExecutor()
         run.prepare(network, params, 1)
     run.run(planned)
     out = np.zeros(65537, np.int64)
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(run._code.address("where"))(address(out))
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(run._kernels.code.address("where"))(address(out))
     return run, set(np.unique(out[1 : 1 + out[0]] // LINE).tolist())
 
 
@@ -129,9 +130,9 @@ def noted(rows: int, level: int) -> tuple[CpuExecutor, set[int]]:
 def test_the_next_columns_are_asked_for_whole(rows: int, all_of_it: bool) -> None:
     """All lines of a column while another is computed."""
     run, asked = noted(rows, level=2)
-    (layout,) = run._layouts
+    (layout,) = run._kernels.layouts
     assert layout
-    (constants,) = run._constants
+    (constants,) = run._constants.memory
     stage = next(s for s in layout.stages if isinstance(s, StageLayout) and s.streamed)
     weights = stage.weights[0]
     assert weights.blocks > 1

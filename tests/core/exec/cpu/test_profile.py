@@ -11,7 +11,9 @@ import pytest
 
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.llvm.clock import LAST, WALKER, WHOLE
+from abw.core.exec.cpu.prepare import emit_network
 from abw.core.exec.cpu.profile.profile import Profile
+from abw.core.exec.cpu.target import get_target
 from abw.core.exec.params import init_params
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.rules.sufficient import Sufficient
@@ -118,8 +120,8 @@ def test_without_measuring_there_are_no_stamps() -> None:
     executor = CpuExecutor()
     network = words_network()
     executor.prepare(network, init_params(network, 0), 1)
-    assert "counter" not in executor._emit()[0]
-    assert "counter" in executor._emit(stamped=True)[0]
+    assert "counter" not in emit_network(network, get_target(), None)[0]
+    assert "counter" in emit_network(network, get_target(), None, stamped=True)[0]
     with pytest.raises(ValueError, match="not told"):
         executor.profile()
 

@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.cpu import executor as of_executor
+from abw.core.exec.cpu import prepare
 from abw.core.exec.cpu import target as of_target
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
+from abw.core.exec.cpu.prepare import emit_network
+from abw.core.exec.cpu.quantized import narrow_of
 from abw.core.exec.cpu.target import TARGETS, Target, TargetName, get_target
 from abw.core.exec.params import Params, constant_value, init_params
 from abw.core.exec.precision import ALLOWED, Precision
@@ -26,7 +29,6 @@ from abw.core.exec.registry import get_executor
 from abw.core.exec.registry import settings as settings_of
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Cell
-from abw.core.plan.arenas import arenas_of
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.run.workload import open_model, open_networks, open_workload, read_instances, whole
@@ -228,11 +230,7 @@ def test_pairs_of_bfloat16_are_one_instruction_where_there_is_one() -> None:
     features = "+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16"
     target = Target("avx512", "sapphirerapids", features, 16, 32, 6)
     _, network = one_type(lstm(20), 1)
-    with patch.object(of_executor, "get_target", lambda _: target):
-        executor = CpuExecutor(precision="bf16")
-    executor._network = network
-    executor._arenas = arenas_of(network)
-    text, _, layouts = executor._emit()
+    text, _, layouts = emit_network(network, target, narrow_of("bf16", target))
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=target.cpu, features=features, opt=2
     )
@@ -279,7 +277,7 @@ def test_pairs_of_bfloat16_by_what_their_instruction_does(size: int) -> None:
         return compile_ir(PAIRS.format(f=target.vector, i=target.integers) + declared, target)
 
     pairs = property(lambda _: True)
-    with patch.object(Target, "pairs", pairs), patch.object(of_executor, "compile_ir", compiled):
+    with patch.object(Target, "pairs", pairs), patch.object(prepare, "compile_ir", compiled):
         found = run(plan(graph, once(graph)), params, None, "bf16")
     assert "call <" in seen[0]
     assert "@pairs(" in seen[0]

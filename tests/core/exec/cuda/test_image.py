@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numba import cuda as typed_cuda
 from numba import uint32
 
-from abw.core.exec.cuda.image import ITEM, Image, Work, pack, words_needed
+from abw.core.exec.cuda.image import ITEM, Image, Work, pack
 from abw.core.exec.cuda.ondevice.functions import next_tile, own_tile
 from abw.core.exec.interface import TooLargeError
 from abw.core.plan.plan import Plan, plan
@@ -207,10 +207,7 @@ def test_the_image_of_a_plan_says_what_the_plan_says(seed: int, nodes: int, fuse
     work = random_work(rng, planned)
     arena = arena_ends(planned, work)
     image = pack(planned, work, arena)
-    assert len(image.words) <= words_needed(planned, work)
     check(planned, work, image, arena)
-    again = np.full(words_needed(planned, work) + 5, 7, np.uint32)
-    assert np.array_equal(pack(planned, work, arena, again).words, image.words)
     assert image.phase[-1] == len(image.items)
 
 

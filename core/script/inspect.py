@@ -16,12 +16,12 @@ from abw.core.program.running.fibers import Failed
 from abw.core.script.find import Program, opened
 from abw.core.script.items import batches_of, format_of, items_of
 from abw.core.script.run import ProgramOptions
-from abw.core.script.tracebacks import told
+from abw.core.script.tracebacks import user_error
 from abw.core.store.runs import in_range
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class Inspected:
     """Mini-batch `number` of `mini_batches`: its graph, and the schedule by which it was executed; `first` is
     its first instance's number in the data, `pieces` are those in which the graph came.
     """
@@ -36,7 +36,7 @@ class Looked:
     pieces: int
 
 
-def look(target: str, options: ProgramOptions, number: int = 0) -> Looked:
+def inspect_batch(target: str, options: ProgramOptions, number: int = 0) -> Inspected:
     """Run mini-batch `number` of a program's data. Errors: as of `run_program`."""
     format = format_of(options.data, options.format)
     with redirect_stdout(sys.stderr), opened(target, options.overrides) as program:
@@ -53,10 +53,10 @@ def look(target: str, options: ProgramOptions, number: int = 0) -> Looked:
         ran = session.run(program.function, wanted.objects, numbers, options.granularity)
         for end, line, instance in zip(ran.ends, wanted.lines.tolist(), numbers, strict=True):
             if isinstance(end, Failed):
-                raise told(end.error, f"{options.data}:{line} (instance {instance})") from end.error
+                raise user_error(end.error, f"{options.data}:{line} (instance {instance})") from end.error
         graph = ran.graph
         if not len(graph):
             raise AbwError(f"{program.name} called no cell in mini-batch {number}")
         schedule = ran.schedule(graph)
         first, pieces = int(wanted.numbers[0]), len(ran.engine.segments)
-        return Looked(program, session.how.policy, number, total, first, graph, schedule, pieces)
+        return Inspected(program, session.how.policy, number, total, first, graph, schedule, pieces)

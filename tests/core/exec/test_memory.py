@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from abw.core.exec.cpu.memory import HUGE, LINE, on_huge_pages
+from abw.core.exec.memory import HUGE, LINE, on_huge_pages
 from abw.core.jit.pointers import address
 
 

@@ -14,6 +14,7 @@ from abw.core.exec.values import fill_constants, refill
 from abw.core.ir.network import Network
 from abw.core.jit.pointers import Table, address
 from abw.core.plan.arenas import Arenas
+from abw.core.plan.plan import Plan
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
@@ -57,7 +58,7 @@ class ArenaMemory:
 
     def __init__(self, network: Network, arenas: Arenas, params: Params, lanes: int) -> None:
         """No rows yet. `lanes`: floats of a vector."""
-        self._network, self._arenas, self._params, self._lanes = network, arenas, params, lanes
+        self._network, self._arenas, self._params, self.lanes = network, arenas, params, lanes
         self._floats = [row_floats(shape, lanes) for shape in arenas.shape]
         self.memory: list[Floats] = [aligned(0) for _ in self._floats]
         self.views: list[Floats] = list(self.memory)
@@ -74,6 +75,10 @@ class ArenaMemory:
         floats = self._floats[a]
         return self.memory[a][: len(self.views[a]) * floats].reshape(-1, floats)
 
+    def reserve_for(self, plan: Plan) -> None:
+        """Have the rows of a plan; those of the runs that it goes on from stay as they are."""
+        self.reserve(plan.rows, plan.earlier.rows if plan.earlier else None)
+
     def reserve(self, rows: Ints, held: Ints | None = None) -> None:
         """Have so many rows of each arena, of which the first `held` stay as they are."""
         for a, wanted in enumerate(rows.tolist()):
@@ -87,9 +92,9 @@ class ArenaMemory:
                 before = self.memory[a][:kept] if kept else aligned(0)
                 self.memory[a] = self.views[a] = aligned(0)
                 self.table.point(a, self.memory[a])
-                self.memory[a] = aligned(wanted * floats + self._lanes)
+                self.memory[a] = aligned(wanted * floats + self.lanes)
                 self.memory[a][:kept] = before
                 rowwise = self.memory[a][: wanted * floats].reshape(wanted, floats)
-                self.views[a] = matrix_view(rowwise, shape, self._lanes)
+                self.views[a] = matrix_view(rowwise, shape, self.lanes)
                 fill_constants(self.views[a], a, self._arenas, self._network, self._params)
                 self.table.point(a, self.memory[a])
