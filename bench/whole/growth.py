@@ -20,7 +20,6 @@ from abw.bench.rows import Row, Rows
 from abw.bench.timing import Peak, interleaved
 from abw.bench.workloads import ready
 from abw.core.base.errors import AbwError
-from abw.core.base.progress import Clock
 from abw.core.graph.graph import Graph
 from abw.core.plan.arenas import arenas_of
 from abw.core.policy.schedule import Schedule
@@ -94,22 +93,30 @@ class Growing:
             overrides = Overrides(dims, batch=instances, limit=instances, allow_outside=True)
             self.ready = ready(open_model(spec, overrides))
         self.workload = self.ready.read()
+        assert self.workload.ground is not None
+        compiled = self.ready.executor.rounds(self.workload.ground.sprouter)
+        if isinstance(compiled, str):
+            raise AbwError(f"the rounds are not compiled: {compiled}")
         self.rounds: list[float] = []
+        walk: Callable[[int, int], None] = compiled.rounds  # type: ignore[attr-defined]
+
+        def timed(state: int, scratch: int) -> None:
+            start = time.thread_time()
+            walk(state, scratch)
+            self.rounds.append(time.thread_time() - start)
+
+        compiled.rounds = timed  # type: ignore[attr-defined]
 
     def run(self) -> Grown:
         """Grow; the CPU time of the rounds is added to `rounds`."""
-        clock, policy = _Blocks(), self.ready.policy
+        policy = self.ready.policy
 
         def batched(graph: Graph) -> Schedule:
             return policy.schedule(graph.dag)
 
         assert self.workload.ground is not None
         of = self.workload.binding, self.workload.ground, self.ready.executor, batched
-        made = grow(*of, 0, len(self.workload.instances), clock)
-        if made.driven:
-            raise AbwError(f"the rounds are not compiled: {made.driven}")
-        self.rounds.append(clock.blocks[1])
-        return made
+        return grow(*of, 0, len(self.workload.instances))
 
     def at_least(self, lengths: list[int], peak: float) -> float:
         """Seconds of rounds in which so many steps of each sentence are computed.
@@ -124,18 +131,6 @@ class Growing:
         read = read_seconds(sum(packed.get(t, 0) for t in during))
         live = [sum(length > done for length in lengths) for done in range(max(lengths))]
         return sum(max(count * flops / peak, read) for count in live)
-
-
-class _Blocks(Clock):
-    """A clock of CPU time that keeps the seconds of each block of execution: before growth, in rounds."""
-
-    def __init__(self) -> None:
-        super().__init__("construct", "schedule", "plan", "execute", timer=time.thread_time)
-        self.blocks: list[float] = []
-
-    def note(self, phase: str, start: float, end: float) -> None:
-        """Note a block of execution."""
-        self.blocks += [end - start] if phase == "execute" else []
 
 
 def decoding(growing: Growing, hidden: int, words: int, peak: Peak, runs: int) -> Row:

@@ -115,19 +115,22 @@ def trees(specs: Path, file: Path, runs: int) -> Row:
     nodes.
     """
     net = library(specs, 64)
+    leaf, internal, output, table = net.leaf, net.internal, net.output, net.words
     instances = read(file, "trees")
     words, leaf_kind = instances.vocabulary["word"], instances.schema.kinds.index("leaf")
-    children = [instances.links[side].target.tolist() for side in ("left", "right")]
-    kinds, named = instances.kind.tolist(), instances.fields["word"].tolist()
+    named = [words[w] if w >= 0 else "" for w in instances.fields["word"].tolist()]
+    left, right = (instances.links[side].target.tolist() for side in ("left", "right"))
+    leaves = (instances.kind == leaf_kind).tolist()
     roots = instances.links["root"].target[instances.start[:-1]][:64].tolist()
 
     def state(vertex: int) -> Any:  # noqa: ANN401 (h and c)
-        if kinds[vertex] == leaf_kind:
-            both = net.leaf(net.words[words[named[vertex]]])
+        if leaves[vertex]:
+            both = leaf(table[named[vertex]])
         else:
-            left, right = (state(side[vertex]) for side in children)
-            both = net.internal(*left, *right)
-        net.output(both[0])
+            left_h, left_c = state(left[vertex])
+            right_h, right_c = state(right[vertex])
+            both = internal(left_h, left_c, right_h, right_c)
+        output(both[0])
         return both
 
     def recorded() -> None:
