@@ -68,7 +68,7 @@ def _calling_parts(function: FunctionType) -> FunctionType:
 
 @functools.cache
 def state(function: FunctionType) -> tuple[str, ...]:
-    """What tells one state of the files from another that a function's machine code is made of."""
+    """The sources of all modules that a function's machine code is made of."""
     return tuple(inspect.getsource(sys.modules[name]) for name in sorted(_modules(function)))
 
 
@@ -80,7 +80,7 @@ def _modules(function: FunctionType) -> frozenset[str]:
 
 
 def _named(function: FunctionType) -> dict[str, Any]:
-    """What a function names of its module."""
+    """The globals that a function names."""
     known = function.__globals__
     return {name: known[name] for name in function.__code__.co_names if name in known}
 

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Tree(Protocol):
-    """What is asked of a PQ-tree here."""
+    """The part of a PQ-tree that is used here."""
 
     def reduce(self, *rows: Sequence[int]) -> bool:
         """Make rows consecutive, if that can be."""

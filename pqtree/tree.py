@@ -76,7 +76,7 @@ class PQTree:
         return len(self._table)
 
     def run(self, entry: Callable[..., int], *arguments: Any) -> int:  # noqa: ANN401
-        """What an entry of a kernel answers about this tree; again with more room while it finds none."""
+        """Call an entry of a kernel on this tree, again with more room while it finds none; its answer."""
         answer = entry(self._table, self._journal, self._work, *arguments)
         while answer in (table.TABLE_FULL, table.JOURNAL_FULL):
             if answer == table.JOURNAL_FULL:
@@ -120,7 +120,7 @@ class PQTree:
         return done
 
     def narrow(self, row: Row) -> bool | None:
-        """As `reduce` of one row; where it is accepted, whether the tree changed. None: rejected."""
+        """Reduce one row; whether the tree changed, None where the row is rejected."""
         answer = self._reduce(row)
         return None if answer == table.REJECTED else answer == table.CHANGED
 

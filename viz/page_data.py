@@ -214,7 +214,7 @@ def _values(kept: Kept) -> dict[str, Any]:
 
 
 def _process(scene: Scene) -> list[tuple[str, int]]:
-    """What the run's process held, of all its mini-batches."""
+    """List the memory of the run's process over all its mini-batches."""
     found = scene.report.get("memory") or {}
     said = {
         "before_bytes": "before the first mini-batch",

@@ -38,7 +38,7 @@ class Console(RichConsole):
         return super().render_str(printable(text).replace(GLUE, _HELD), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """What is printed, piece by piece: texts that came with a style are escaped here."""
+        """Yield what is printed, piece by piece; texts that came with a style are escaped here."""
         if isinstance(renderable, Text) and GLUE in renderable.plain:
             renderable = renderable.copy()
             renderable.plain = renderable.plain.replace(GLUE, _HELD)

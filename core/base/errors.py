@@ -30,7 +30,7 @@ class InterruptedWorkError(AbwError):
 
 
 def from_system(error: MemoryError | OSError | RecursionError | UnicodeError) -> AbwError:
-    """What the system or Python refused, as one line: its cause, and the file where that is known."""
+    """Turn what the system or Python refused into one line: its cause, and the file where that is known."""
     if isinstance(error, MemoryError):
         asked = f": {error}" if str(error) else ""
         return AbwError(f"not enough memory{asked}", hint="smaller mini-batches (--batch) take less")
@@ -177,6 +177,6 @@ def missing_file(path: Path) -> str:
 
 
 def install(*extras: str) -> str:
-    """What to do to install optional dependencies of abw, as a hint. No package index has abw itself."""
+    """A hint how to install optional dependencies of abw. No package index has abw itself."""
     wanted = f'".[{",".join(extras)}]"' if extras else "."
     return f"in a clone of abw: pip install {wanted}"

@@ -111,7 +111,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def why_no_file(path: Path) -> str:
-    """What a path leads to that is no file with a beginning and an end; '' where it is one, or not there.
+    """Name what a path leads to that is no regular file; '' where it is one, or not there.
 
     Errors: OSError, ValueError where that cannot be told.
     """

@@ -23,7 +23,7 @@ class Terminated(SystemExit):
 
 
 def stopped(end: KeyboardInterrupt | Terminated, left: str) -> InterruptedWorkError:
-    """What a program says that is stopped: by whom, and what is `left` of its work."""
+    """The error of a program that is stopped: by whom, and what is `left` of its work."""
     if isinstance(end, Terminated):
         return InterruptedWorkError(f"terminated: {left}", exit_code=int(end.code or 1))
     return InterruptedWorkError(f"interrupted: {left}", exit_code=INTERRUPTED)
@@ -96,7 +96,7 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 class _Hold:
-    """What was arranged for signals before they were held back, how many blocks hold them, and what came."""
+    """The handlers of signals before they were held back, the blocks that hold them, and what arrived."""
 
     def __init__(self) -> None:
         self.ending: dict[int, Handler] = {}

@@ -72,7 +72,7 @@ def _lock_windows(file: int, wait: bool) -> bool:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[int]:
-    """What of a folder can be locked: itself, opened; on Windows `.lock-NAME` beside it. Errors: OSError."""
+    """Open what of a folder can be locked: itself; on Windows `.lock-NAME` beside it. Errors: OSError."""
     whole = folder.absolute()
     beside = None if UNIX else whole.with_name(f".lock-{whole.name}")
     file = os.open(beside or folder, os.O_RDWR | os.O_CREAT if beside else os.O_RDONLY)

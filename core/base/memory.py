@@ -103,7 +103,7 @@ def available_memory(mounts: Path = Path("/sys/fs/cgroup"), own: Path = Path("/p
 
 
 def _free() -> int:
-    """What the machine has free; where only its size is known, that."""
+    """The machine's free memory; where only its size is known, that."""
     info = _text(Path("/proc/meminfo"))
     if found := re.search(r"^MemAvailable:\s+(\d+) kB", info, re.MULTILINE):
         return int(found[1]) << 10
@@ -124,7 +124,7 @@ def shown(size: int) -> str:
 
 
 def _group_rooms(mounts: Path, own: str) -> Iterator[int]:
-    """What each control group with a limit still allows."""
+    """Yield what each control group with a limit still allows."""
     for line in own.splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if not controllers:
@@ -149,7 +149,7 @@ def _room(folder: Path, names: _Names) -> Iterator[int]:
 
 
 def _address_room() -> Iterator[int]:
-    """What the limits of this process leave of its addresses, and of its data."""
+    """Yield what the limits of this process leave of its addresses, and of its data."""
     if (limits := module("resource")) is None:
         return
     for limit, name in ((limits.RLIMIT_AS, "VmSize"), (limits.RLIMIT_DATA, "VmData")):

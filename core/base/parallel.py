@@ -91,7 +91,7 @@ class OneAhead(Iterator[T]):
 
 
 def _outcome(items: Iterator[T]) -> Callable[[], T]:
-    """What gives the next item, or raises what making it raised."""
+    """Make the next item; return a function that gives it, or raises what making it raised."""
     try:
         item = next(items)
     except BaseException as error:
@@ -119,7 +119,7 @@ def overlapping(items: Iterator[T], *, wanted: bool) -> Iterator[Iterator[T]]:
 def map_in_order(
     items: Iterator[T], tools: Sequence[Tool], work: Callable[[Tool, T], U]
 ) -> Generator[U, None, None]:
-    """What `work` makes of each item, in their order; each tool works on one at a time, on a thread.
+    """Yield `work` of each item, in their order; each tool works on one at a time, on a thread.
 
     The first tool's is the caller's own, which works while it waits for what is next: so no thread is without
     work for another to get a processor. A thread makes the item that it works on: one is made at a time. What

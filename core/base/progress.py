@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Progress(Protocol):
-    """What the work calls: a new phase (of `total` steps, None for unknown), and how far it is."""
+    """Hears how far work is: a new phase (of `total` steps, None for unknown), and steps done."""
 
     def phase(self, name: str, total: int | None = None) -> None:
         """Begin a phase."""

@@ -1,1 +1,1 @@
-"""What numba needs to compile loops over arrays fast, to keep them, and to reach memory by its address."""
+"""Tools for numba to compile loops over arrays fast, to keep them, and to reach memory by its address."""

@@ -73,7 +73,7 @@ class CheckedCache(FunctionCache):
 
     @property
     def source(self) -> object:
-        """What tells one state of the function's own file from another; for numba that may be its time."""
+        """The state of the function's own file; for numba that may be its time."""
         path = Path(inspect.getfile(self._function))
         try:
             about = path.stat()
@@ -105,7 +105,7 @@ class _CodeFiles(IndexDataCacheFile):
         self._begun: Any = None
 
     def load(self, key: object) -> Any:  # noqa: ANN401
-        """What was saved for a key (signature, machine, bytecode), else None."""
+        """Load what was saved for a key (signature, machine, bytecode); None if nothing."""
         content = self._read(self._path(key))
         if content is None:
             return None

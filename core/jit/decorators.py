@@ -36,12 +36,12 @@ def njit(function: F) -> F:
 
 
 def allocating(function: F) -> F:
-    """As `njit`, for the rare function that has to make arrays itself."""
+    """Compile like `njit` a function that has to make arrays itself, which is rare."""
     return _compiled(function, {"_nrt": True, "pipeline_class": Compiler})
 
 
 def inner(function: F) -> F:
-    """As `njit`, for what compiled functions alone call: without an entry for Python, it compiles faster.
+    """Compile like `njit` what only compiled functions call: without an entry for Python that is faster.
 
     Python's calls raise TypeError.
     """

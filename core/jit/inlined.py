@@ -47,7 +47,7 @@ class LoweringOfParts(typed_passes.NativeLowering):
 
 
 class Parts(Loops):
-    """As `Loops`, for parts."""
+    """The compiler of parts; see `Loops`."""
 
     def define_pipelines(self) -> list[PassManager]:
         """The passes; numba's own, which would make machine code, do not take their place."""

@@ -102,7 +102,7 @@ OPTIONS: dict[str, Any] = {
 
 @contextmanager
 def no_garbage_looked_for() -> Iterator[None]:
-    """Without Python's collector, which would look again and again at the many objects that numba keeps."""
+    """Pause Python's collector, which would visit the many objects that numba keeps again and again."""
     collects = gc.isenabled()
     gc.disable()
     try:

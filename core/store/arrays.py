@@ -75,11 +75,11 @@ class HeldArrays:
         self._arrays: dict[str, Growing] = {}
 
     def add(self, name: str, dtype: DTypeLike, shape: tuple[int, ...] = (), *, ends: bool = False) -> None:
-        """As of `Sink`."""
+        """See `Sink`."""
         self._arrays[name] = growing(io.BytesIO(), dtype, shape, ends)
 
     def append(self, name: str, values: NDArray[Any]) -> None:
-        """As of `Sink`."""
+        """See `Sink`."""
         self._arrays[name].append(values)
 
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -80,7 +80,7 @@ def read_batch(path: Path, instances: int) -> tuple[Dag, Schedule, Ints, Ints]:
 
 
 def read_outputs(path: Path, names: Sequence[str], first: int, last: int) -> dict[str, Array]:
-    """What a run's file has of the outputs `names` of instances `first` to `last` (exclusive).
+    """Read the outputs `names` of instances `first` to `last` (exclusive) from a run's file.
 
     Values are float32, of labels int32 (m, *shape); a name that the file lacks is left out. Errors: AbwError
     where the file is damaged.

@@ -43,7 +43,7 @@ def save_history(folder: Path, number: int, history: History) -> None:
 
 
 def load_history(folder: Path, number: int, nodes: int, instances: int) -> History | None:
-    """What `save_history` wrote of a mini-batch of so many nodes, and instances at most; None for nothing.
+    """Read what `save_history` wrote of a mini-batch of `nodes`, at most `instances`; None if nothing.
 
     Errors: AbwError where the file is damaged: all numbers must be in range.
     """

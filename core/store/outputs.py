@@ -1,4 +1,4 @@
-"""What a run gives back, in the order of the input: as JSON lines, or as arrays in an .npz or .safetensors.
+"""The outputs of a run, in the order of the input: JSON lines, or arrays in an .npz or .safetensors.
 
 `docs/outputs.md` describes the formats.
 """
@@ -53,7 +53,7 @@ class Output:
 
     @property
     def dtype(self) -> type[np.float32 | np.int32]:
-        """What its values are."""
+        """The type of its values."""
         return np.int32 if self.decided else np.float32
 
     def shown(self, column: Column, begin: int, end: int) -> Any:  # noqa: ANN401 (what JSON can hold)
@@ -218,7 +218,7 @@ def open_outputs(target: Path, outputs: Sequence[Output], named: bool) -> Iterat
 
 @contextmanager
 def open_target(target: Path) -> Iterator[LineFile | ArrayFile]:
-    """What outputs are written to, by its suffix. Errors: as `open_outputs`."""
+    """Open the file that outputs are written to, by its suffix. Errors: as `open_outputs`."""
     require_suffix(target)
     if target.is_dir():  # said now, not when all is done
         raise AbwError(f"cannot write {target}: Is a directory")
@@ -286,7 +286,7 @@ def line_of(
     parts: Iterable[tuple[Column, int, int]],
     error: object = None,
 ) -> bytes:
-    """What an instance gave as a JSON line: values `begin` to `end` of each output's column, or an error."""
+    """Make the JSON line of an instance: values `begin` to `end` of each output's column, or an error."""
     said: dict[str, Any] = {"id": name, "line": line, "outputs": None}
     if error:
         said["error"] = error

@@ -1,4 +1,4 @@
-"""What a model gives for some instances: values of each output, so many an instance."""
+"""The outputs of a model for some instances: values, any number of them an instance."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def _read(part: Part) -> dict[str, Any]:
 
 
 def _damage(part: Part, note: Mapping[str, Any]) -> str:
-    """What is wrong with a part; '' for one that is as its note says."""
+    """Say what is wrong with a part; '' for one that is as its note says."""
     if not part.path.is_file():
         return f"{part.path} is not there"
     size = part.path.stat().st_size

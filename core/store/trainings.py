@@ -41,7 +41,7 @@ class StoredTraining:
 
     @property
     def name(self) -> str:
-        """What it is called beside runs: t3."""
+        """Its name among runs: t3."""
         return f"t{number_of(self.path)}"
 
     @property

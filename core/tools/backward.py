@@ -1,4 +1,4 @@
-"""What `abw check --backward` says: each type's backward pass as equations."""
+"""The report of `abw check --backward`: each type's backward pass as equations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a launch and a row cost on an executor, measured by type: what `abw calibrate` says."""
+"""The report of `abw calibrate`: the cost of a launch and of a row on an executor, measured by type."""
 
 from __future__ import annotations
 

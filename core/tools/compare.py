@@ -1,4 +1,4 @@
-"""Batching policies side by side on one model's graphs: what `abw compare` says."""
+"""The report of `abw compare`: batching policies side by side on one model's graphs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ MOST_BATCHES = 16
 
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
-    """What to compare: what `abw compare`'s flags say.
+    """Options of `abw compare`.
 
     `encoding` is that of the policy `fsm`; a name as `fsm-base` says its own. With `seeds` > 1 all is done
     for so many seeds of learning, of weights not given and of the data's coin. The policies are learned from
@@ -173,7 +173,7 @@ def require(policies: Iterable[str]) -> None:
 
 
 def _open(spec: Path, overrides: Overrides, options: CompareOptions, seed: int) -> tuple[Graphs, Graphs]:
-    """What the policies are applied to, and what they are learned from."""
+    """Open the graphs that policies are applied to, and those that they are learned from."""
     # one seed: the coin stays the spec's unless another was asked for
     model = open_model(spec, overrides if options.seeds == 1 else replace(overrides, seed=seed))
     networks = open_networks(model, options.granularity, fuse=options.fuse, finished=True)
@@ -202,7 +202,7 @@ def train_all(
     seed: int,
     progress: Progress,
 ) -> Timed:
-    """Each policy by its name; the learned ones are learned from all of `training`."""
+    """Make each policy; the learned ones are learned from all of `training`."""
     trained: Timed = {}
     used = len(training.workload.instances)
     for name in names:
@@ -229,7 +229,7 @@ def train_all(
 
 
 def _measured(tested: Graphs, trained: Timed, tight: bool, progress: Progress) -> dict[str, Any]:
-    """What the policies reach and take on the mini-batches, and what they learned."""
+    """Measure the batches and time of policies on the mini-batches, and describe what was learned."""
     dags = tested.windows()
     row = _counted(dags, trained, tested.cost, tight)
     learned = {n: policy for n, (policy, _) in trained.items() if isinstance(policy, FsmPolicy)}
@@ -288,7 +288,7 @@ def _counted(dags: list[Dag], trained: Timed, cost: Cost | None, tight: bool = F
 def sizes_of(
     tested: Graphs, trained: Timed, sizes: Sequence[int], progress: Progress
 ) -> list[dict[str, Any]]:
-    """For each size what `_counted` says of mini-batches of that many instances: at most 16, all full.
+    """Count, as `_counted`, mini-batches of each size in instances: at most 16 of a size, all full.
 
     Errors: AbwError for a size larger than the number of instances.
     """

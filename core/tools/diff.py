@@ -29,7 +29,7 @@ NOT_COMPARED = "not compared: those of a run that was given --output are not in 
 
 
 def diff_runs(one: StoredRun, other: StoredRun) -> dict[str, Any]:
-    """What differs between two runs, one document; options and counts that are the same are left out.
+    """Compare two runs, as one document; options and counts that are equal are left out.
 
     `batches`: whether the kept mini-batches have the same schedules. `outputs`: of those in both runs'
     folders the largest difference, to the root mean square of the first run's; labels and decisions are to be
@@ -58,7 +58,7 @@ def diff_runs(one: StoredRun, other: StoredRun) -> dict[str, Any]:
 
 
 def diff_trainings(one: StoredTraining, other: StoredTraining) -> dict[str, Any]:
-    """What differs between two trainings, one document; options that are the same are left out.
+    """Compare two trainings, as one document; options that are equal are left out.
 
     `files`: those of the spec and its data that are not the same in both, or not of both. `curves`: the rows
     of both.
@@ -81,7 +81,7 @@ def diff_trainings(one: StoredTraining, other: StoredTraining) -> dict[str, Any]
 
 
 def _differing(a: dict[str, Any], b: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """What differs, by name; of documents in them by `name.key`."""
+    """Find what differs, by name; inside of nested documents by `name.key`."""
     found: dict[str, Any] = {}
     for name in names:
         mine, theirs = a.get(name), b.get(name)
@@ -132,7 +132,7 @@ def _outputs(one: Path, other: Path) -> tuple[dict[str, Any], str]:
 
 
 def _returned(one: Path, other: Path) -> str:
-    """How many instances' programs returned something else."""
+    """Count the instances whose programs returned something else."""
     if not (one.is_file() and other.is_file()):
         return NOT_COMPARED
     mine, theirs = one.read_bytes().splitlines(), other.read_bytes().splitlines()
@@ -145,7 +145,7 @@ def _returned(one: Path, other: Path) -> str:
 
 
 def _difference(mine: Any, theirs: Any) -> dict[str, Any]:  # noqa: ANN401 (arrays of any kind)
-    """How far apart two arrays are."""
+    """Measure how far apart two arrays are."""
     if theirs is None or mine.shape != theirs.shape or mine.dtype != theirs.dtype:
         shapes = [f"{a.shape} of {a.dtype}" if a is not None else "absent" for a in (mine, theirs)]
         return {"within": False, "error": None, "said": f"{shapes[0]}; {shapes[1]}"}

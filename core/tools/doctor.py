@@ -1,4 +1,4 @@
-"""What of a machine abw can use."""
+"""The report of `abw doctor`: what of this machine abw can use."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Causes:
 
 
 def causes(dag: Dag, schedule: Schedule) -> Causes:
-    """What held back the batches of a schedule. O(n log n + m), and a way back for each that is not free."""
+    """Find what held back the batches of a schedule. O(n log n + m), and a walk back for each not free."""
     height = heights(dag)
     bound = tallest(dag, height)
     batch = batch_of(schedule, len(dag))
@@ -230,7 +230,7 @@ def _growth(
 
 
 def batch_times(found: Executed, schedule: Schedule, types: tuple[str, ...]) -> dict[str, Any]:
-    """What a run's batches took, seconds of all threads together: by type, and the longest ones."""
+    """Sum up the seconds of a run's batches over all threads: by type, and of the longest ones."""
     taken = np.bincount(found.batch, found.end - found.start, len(schedule))
     by_type = np.bincount(schedule.type, taken, len(types))
     return {
@@ -247,7 +247,7 @@ def batch_times(found: Executed, schedule: Schedule, types: tuple[str, ...]) -> 
 
 
 def _passes(graph: Graph) -> dict[str, dict[str, int]]:
-    """What nodes and lower bound would be after each pass that changes them."""
+    """Count nodes and lower bound after each pass that would lower the bound."""
     changed = {
         "fuse": fuse(graph, fuse_network(graph.network)).dag,
         "group": group_types(graph.network).apply(graph.dag),
@@ -258,7 +258,7 @@ def _passes(graph: Graph) -> dict[str, dict[str, int]]:
 
 
 def explanation(found: Scheduled) -> dict[str, Any]:
-    """What a schedule costs and why, as one JSON document.
+    """Describe what a schedule costs and why, as one JSON document.
 
     Instances are counted from the data's first, vertices from the mini-batch's first; a node's `number` is
     its place among the nodes of its type in its instance, from 0.

@@ -1,4 +1,4 @@
-"""What a spec and its data amount to, without running them."""
+"""The reports of `abw check` and `abw weights`: a spec and its data, without running them."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _types(network: Network, found: _Graphs) -> list[dict[str, Any]]:
 
 
 def _training(spec: Path, overrides: Overrides) -> dict[str, Any]:
-    """What `abw train` takes of a spec as it stands, or why it cannot."""
+    """Forecast the memory of `abw train` for a spec as it stands, or say why it cannot train."""
     options = TrainOptions()
     try:
         found = forecast_training(open_training(spec, overrides, options), options)
@@ -207,7 +207,7 @@ def _training(spec: Path, overrides: Overrides) -> dict[str, Any]:
 
 
 def _grown(workload: Workload, before: Plan) -> Footprint:
-    """What a mini-batch takes at most in which everything grows as far as it may."""
+    """Forecast the memory of a mini-batch in which everything grows as far as it may."""
     assert workload.ground is not None
     instances, network, model = workload.instances, workload.network, workload.model
     kinds, growth = instances.schema.kinds, workload.ground.sprouter.growth
@@ -227,7 +227,7 @@ def _grown(workload: Workload, before: Plan) -> Footprint:
 
 
 def _growth(workload: Workload) -> dict[str, Any] | None:
-    """What a model computes before, during and after growth; None without growth.
+    """Describe what a model computes before, during and after growth; None without growth.
 
     In the order of a round, a type more than once where it is computed at some vertices before others.
     `numbers` are the outputs that are decisions without words.
@@ -270,7 +270,7 @@ def _decision(model: Model, decision: Decision) -> str:
 
 
 def inspect_weights(spec: Path, overrides: Overrides) -> dict[str, Any]:
-    """What weights a spec needs, and what its file, if it names one, has for that.
+    """List the weights that a spec needs, and what its file, if it names one, has for each.
 
     Returns the document of `abw weights --json`: `fits` is null without a file. Errors: SpecError in the
     spec; AbwError where the file cannot be read. Cost: that of reading the file.

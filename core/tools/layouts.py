@@ -1,4 +1,4 @@
-"""What `abw layout` says: how a cell's variables lie in memory, and what that saves."""
+"""The report of `abw layout`: a cell's variables in memory, and what their order saves."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def open_items(path: Path, overrides: Overrides) -> list[Item]:
 
 
 def files_read(path: Path, overrides: Overrides) -> tuple[Path, ...]:
-    """What `open_items` reads. Errors: the same."""
+    """List the files that `open_items` reads. Errors: SpecError, AbwError."""
     return (path,) if is_subgraph(path) or is_cell(path) else open_model(path, overrides).reads
 
 

@@ -50,7 +50,7 @@ def bytes_picture(graph: Graph, schedule: Schedule, precision: Precision = "floa
 
 
 def bytes_document(picture: BytesPicture, types: tuple[str, ...]) -> dict[str, Any]:
-    """The same in short, as `abw explain --json` has it: the batch that needs most, by type."""
+    """Summarise the bytes for `abw explain --json`: the batch that needs most, by type."""
     sums = picture.needed.sum(axis=1)
     most = int(sums.argmax()) if len(sums) else 0
     by_type = picture.needed[most].tolist() if len(sums) else [0] * len(types)

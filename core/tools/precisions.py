@@ -1,4 +1,4 @@
-"""What weights in fewer bits do to a model's outputs on its data: what `abw compare-precision` says."""
+"""The report of `abw compare-precision`: a model's outputs with weights in fewer bits."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def rounds_of(found: History, first: int) -> dict[str, Any]:
 
 
 def growth_seconds(model: Model, first: int, last: int, seed: int = 0) -> dict[str, Any] | None:
-    """What growing instances `first` to `last` (exclusive) takes on the executor cpu: one thread's CPU time.
+    """Time growing instances `first` to `last` (exclusive) on the executor cpu: one thread's CPU time.
 
     `seconds` by phase, the least of some times; of `execute` so many are in `kernels`, which is measured with
     rounds driven one by one: by plan in `by_plan`, what comes before growth first. `driven`: why Python

@@ -54,7 +54,7 @@ class Half:
 
     @property
     def gradients(self) -> Mapping[str, Floats]:
-        """Those of the outputs, to be written before it goes on."""
+        """The gradients of the outputs, to be written before `backward`."""
         return self.passes.gradients
 
     def values(self, name: str) -> Floats:

@@ -32,7 +32,7 @@ _VALUES = 1 << 32
 
 
 class Dropout:
-    """What a model's section `train` leaves out. `network` has cells whose inputs are multiplied by masks.
+    """The dropout of a section `train`. `network` has cells whose inputs are multiplied by masks.
 
     A mask is a field that each mini-batch brings: a row a node, of zeros and 1 / (1 - chance) (inverted
     dropout, Srivastava et al., 2014), so the backward pass knows nothing of it.
@@ -92,7 +92,7 @@ class Dropout:
         return rows.reshape(-1, *shape)
 
     def _keys(self, epoch: int, stream: int) -> tuple[np.uint64, np.uint64, np.uint64]:
-        """What a hash begins with; `stream` tells several uses apart."""
+        """The numbers that a hash begins with; `stream` keeps several uses apart."""
         return np.uint64(self._seed % 2**64), np.uint64(epoch), np.uint64(stream)
 
 

@@ -25,7 +25,7 @@ Results = Iterable[tuple[MiniBatch, Result]]
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """What the values of some instances are held against: targets by loss, vertices (V,) by metric.
+    """The targets of some instances by loss, and the vertices (V,) that count by metric.
 
     `own` are metrics of a user's, by name.
     """
@@ -113,7 +113,7 @@ def judge_of(model: Model, instances: Instances, own: Mapping[str, UserMetric] |
 
 
 def tags_of(model: Model, loss: Loss) -> Sequence[str]:
-    """What the classes of an output are called. Errors: SpecError where nothing says it."""
+    """The names of an output's classes. Errors: SpecError where there are none."""
     names = names_of(model, loss)
     if names is None:
         name = model.outputs[loss.output][0]

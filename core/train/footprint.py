@@ -74,12 +74,12 @@ class TrainingForecast:
         return sum(getattr(self, f.name) for f in fields(self))
 
     def document(self) -> dict[str, int]:
-        """As it stands in a report."""
+        """The forecast as a report has it."""
         return {**{f.name: getattr(self, f.name) for f in fields(self)}, "total": self.total}
 
 
 def forecast_training(opened: Opened, options: TrainOptions) -> TrainingForecast:
-    """What `abw train` takes at most. Errors: as planning. Cost: that of planning two mini-batches."""
+    """Forecast the memory of `abw train`. Errors: as planning. Cost: that of planning two mini-batches."""
     model, instances, trained = opened.model, opened.instances, training_of(opened.model)
     size = min(trained.batch, len(instances))
     passes = largest_passes(opened, options)

@@ -39,7 +39,7 @@ class NotFiniteError(AbwError):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a step found: the sum of the losses over so many values, and the gradient that it divides."""
+    """The result of a step: the sum of the losses over `values`, and the gradient."""
 
     loss: float
     values: int
@@ -48,7 +48,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the values of an output should be `at` some places (see `Graph.results`), each with its weight."""
+    """The targets of an output's values `at` some positions (see `Graph.results`), each with its weight."""
 
     loss: Loss
     output: str
@@ -102,7 +102,7 @@ class Learner:
         return self.passes.network
 
     def targets(self, instances: Instances) -> tuple[Targets, ...]:
-        """What is wanted of some instances, by loss. Errors: SpecError."""
+        """Find the targets of some instances, by loss. Errors: SpecError."""
         return tuple(targets_of(self.model, loss, instances) for loss in self.training.losses)
 
     def gradient(
@@ -154,7 +154,7 @@ class Learner:
         return Wanted(loss, refs.name, at, here, weight)
 
     def found(self, lesson: Lesson, meanwhile: Callable[[], object] | None = None) -> Found:
-        """What `gradient` gives, of a mini-batch that is planned; `meanwhile` as in `Executor.gradient`."""
+        """Compute loss and gradient of a planned mini-batch; `meanwhile` as in `Executor.gradient`."""
         half, total, values = self._forward(lesson)
         if not np.isfinite(total):
             raise NotFiniteError
@@ -164,12 +164,12 @@ class Learner:
         return Found(total, values, self.passes.backward(half, meanwhile))
 
     def share(self, lesson: Lesson) -> Found:
-        """What a part of a mini-batch adds to its loss and gradient: divided by nothing."""
+        """Compute what a part of a mini-batch adds to its loss and gradient, undivided."""
         half, total, values = self._forward(lesson)
         return Found(total, values, self.passes.backward(half))
 
     def divisor(self, values: int, instances: int) -> int:
-        """What the sum of the losses of so many values, of so many instances, is divided by."""
+        """The divisor of the sum of losses over `values` of `instances`."""
         return max(1, values if self.training.per_value else instances)
 
     def _forward(self, lesson: Lesson) -> tuple[Half, float, int]:

@@ -44,7 +44,7 @@ Row = Mapping[str, Any]
 
 
 class Steps(Protocol):
-    """What a training asks for, epoch by epoch (from 0)."""
+    """The source of a training's gradients, epoch by epoch (from 0)."""
 
     def gradients(self, epoch: int, first: int) -> Iterator[Found]:
         """The gradients of an epoch's mini-batches, from that with number `first` on.
@@ -79,7 +79,7 @@ class LocalSteps:
         return self._epoch[1:]
 
     def gradients(self, epoch: int, first: int) -> Iterator[Found]:
-        """As `Steps.gradients`: each is planned while other threads sum up the gradients of the one before.
+        """See `Steps.gradients`; each is planned while other threads sum up the gradients of the one before.
 
         On one thread small ones are planned several at a time.
         """
@@ -95,7 +95,7 @@ class LocalSteps:
         return (self.learner.found(lesson, made.make) for lesson in made)
 
     def apply(self, gradient: Gradient, factor: float) -> None:
-        """As `Steps.apply`."""
+        """See `Steps.apply`."""
         self.learner.apply(gradient, factor)
 
 

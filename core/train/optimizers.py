@@ -36,7 +36,7 @@ def at_once(work: Callable[[int, int], object], amount: int, kind: str) -> None:
 
 
 def rate_at(schedule: RateSchedule, step: int, steps: int, each: int) -> float:
-    """What the learning rate is multiplied with at step `step` (from 0) of `steps`; an epoch has `each`."""
+    """The factor of the learning rate at step `step` (from 0) of `steps`; an epoch has `each`."""
     warm = schedule.warmup
     if step < warm:
         return (step + 1) / warm

@@ -72,7 +72,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What is trained, as the data tell it (`finished_model`): no weight is made yet, nothing compiled."""
+    """A model to train with its data (`finished_model`): no weight is made yet, nothing compiled."""
 
     model: Model
     networks: Networks
@@ -270,7 +270,7 @@ def _run(
 
 
 def _digests(model: Model) -> dict[str, str]:
-    """What a training is made of, file by file."""
+    """Hash the files that a training is made of."""
     dev = training_of(model).dev
     paths = [*model.reads, *([dev] if dev else [])]
     return {str(path.absolute()): file_digest(path) for path in dict.fromkeys(paths)}

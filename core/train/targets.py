@@ -36,7 +36,7 @@ class Targets:
     allowed: NDArray[np.bool_] | None = None
 
     def of(self, vertices: NDArray[Any]) -> Targets:
-        """Those of some vertices, in their order."""
+        """The targets of some vertices, in their order."""
         allowed = None if self.allowed is None else self.allowed[vertices]
         return Targets(self.has[vertices], self.values[vertices], allowed)
 
@@ -99,7 +99,7 @@ def require_class(loss: Loss, name: str, largest: int, size: int) -> None:
 
 
 def _allowed(decision: Decision | None, instances: Instances) -> NDArray[np.bool_] | None:
-    """What a decision may choose at each vertex (V, k) of instances that have grown."""
+    """Find what a decision may choose at each vertex (V, k) of instances that have grown."""
     if decision is None or decision.allow is None:
         return None
     columns = Columns(len(instances.kind))
@@ -152,7 +152,7 @@ def classes_of(model: Model, loss: Loss, instances: Instances) -> Ints | None:
 
 
 def names_of(model: Model, loss: Loss) -> tuple[str, ...] | None:
-    """What the classes of a loss's output are called, where something says it."""
+    """The names of the classes of a loss's output, if it has any."""
     if loss.decision:
         return loss.decision.names
     return model.answers.get(model.outputs[loss.output][0], AS_IT_IS).names

@@ -105,7 +105,7 @@ class _Lesson:
             now = np.arange(first, columns.count, dtype=np.int32)
 
     def _told(self, decision: Decision, at: Ints) -> Ints:
-        """What a decision should be at each vertex, -1 where nothing says it."""
+        """Find the target of a decision at each vertex, -1 where there is none."""
         columns = self.columns
         if decision.how == "chance":
             return decide(decision, columns, at, _no_scores, self._chances)

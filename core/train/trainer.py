@@ -136,7 +136,7 @@ class Trainer:
         }
 
     def _found(self, instances: object, loss: UserLoss | None, epoch: int | None) -> tuple[Found, int]:
-        """What a step finds, and what its loss is divided by; by an `epoch` words and values are left out."""
+        """Compute a step's loss and gradient, and the loss's divisor; with an `epoch` there is dropout."""
         learner, workload = self.learner, self._workload(instances)
         count = len(workload.instances)
         if loss is None:

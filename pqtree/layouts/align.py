@@ -14,7 +14,7 @@ class Alignment:
     """Ties between the nodes of a closed tree; `begin` again where it has changed."""
 
     def __init__(self, tree: PQTree) -> None:
-        """Memory for them."""
+        """Allocate their arrays."""
         self.tree = tree
         self.room = tree.room
         self.arrays = tree.rows_of(
@@ -26,7 +26,7 @@ class Alignment:
         self._kernel = tree.kernel_of(ties)
 
     def begin(self) -> None:
-        """Without ties, for the tree as it is."""
+        """Forget all ties, for the tree as it is."""
         self.tree.run(self._kernel.untie, self.arrays)
 
     def tie(self, a: Sequence[int], b: Sequence[int]) -> bool:

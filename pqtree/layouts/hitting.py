@@ -20,7 +20,7 @@ def greedy_hitting_set(sets: Iterable[Collection[int]], weight: Sequence[int]) -
 
 
 def packing_bound(sets: Iterable[Collection[int]], weight: Sequence[int]) -> int:
-    """What any hitting set weighs at least: one item from each of some sets that share none."""
+    """Bound the weight of any hitting set from below: one item from each of some disjoint sets."""
     used: set[int] = set()
     total = 0
     for some in sorted(sets, key=len):

@@ -102,7 +102,7 @@ def declared_layout(
     launch: int = LAUNCH,
     strided: bool | Collection[int] = False,
 ) -> Layout:
-    """What a given order of the variables makes of the operands; by default the order of declaration."""
+    """Lay out variables in a given order; by default in that of declaration."""
     program = Program.of(sizes, batches, arenas, constant, launch)
     return lay_out(program, range(len(sizes)) if order is None else order, strided=strided)
 
@@ -180,7 +180,7 @@ def _operand(
     strided: bool,
     reasons: Mapping[Key, str],
 ) -> OperandLayout:
-    """What becomes of one operand when its batch runs its lanes in this order."""
+    """Find the status of one operand when its batch runs its lanes in this order."""
     operand = program.batches[key[0]][key[1]]
     if program.is_broadcast(key):
         return OperandLayout(key, Status.BROADCAST, operand, offsets[operand[0]], 0, 0, 0, "")

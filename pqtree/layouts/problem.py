@@ -104,7 +104,7 @@ class Program:
 def _obstacles(
     batch: Sequence[Sequence[int]], sizes: Sequence[int], home: Sequence[Hashable]
 ) -> tuple[str | None, ...]:
-    """What stands against each operand of a batch."""
+    """Find what keeps each operand of a batch from being contiguous."""
     lanes = len(batch[0])
     obstacles: list[str | None] = []
     for k, operand in enumerate(batch):

@@ -31,7 +31,7 @@ Arrays = Any  # a list of 17 lists, or a table of int32
 
 
 def untie(T: Table, J: Journal, W: Table, A: Arrays) -> None:
-    """Begin without ties, for the tree as it is."""
+    """Forget all ties, for the tree as it is."""
     nodes = A[NODES]
     size = encode(T, W, T[ROOT], A[CODE], nodes, 0)
     for at in range(size):
@@ -45,7 +45,7 @@ def untie(T: Table, J: Journal, W: Table, A: Arrays) -> None:
 
 
 def find(above: Table, x: int) -> int:
-    """What stands for the elements united with x."""
+    """Return the representative of the elements united with x."""
     while above[x] != x:
         above[x] = above[above[x]]
         x = above[x]

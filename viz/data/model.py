@@ -251,7 +251,7 @@ def _notes(cell: Cell) -> tuple[str, ...]:
 
 
 def _given_back(answer: Answer) -> str:
-    """What an output is given back as."""
+    """The form in which an output is returned, in words."""
     labels = "as labels" if not answer.top else f"as the {answer.top} most probable labels"
     said = {"values": "", "probabilities": "as probabilities", "label": labels}[answer.form]
     if answer.fields:

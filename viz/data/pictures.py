@@ -1,4 +1,4 @@
-"""The pictures as data: what each of them shows and nothing of how. `--json` prints exactly these."""
+"""Pictures as data: the content of each, without its appearance. `--json` prints exactly these."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ END = -1
 
 
 class Picture:
-    """What one picture shows. `kind` is its name in JSON, and says how it is drawn."""
+    """The content of a picture. `kind` is its name in JSON and selects how it is drawn."""
 
     __slots__ = ()
     kind: ClassVar[str]
@@ -214,7 +214,7 @@ class Ordering:
 
     @property
     def in_words(self) -> str:
-        """What the order costs."""
+        """The cost of the order, in words."""
         kernels = f"{self.copies} memory kernel{'' if self.copies == 1 else 's'} a batch"
         staged = [variable.name for variable in self.variables if variable.staged]
         first = f"; {', '.join(staged)} copied in first (*)" if staged else ""

@@ -1,4 +1,4 @@
-"""A run's model and mini-batch, opened once more from what it kept and what it read."""
+"""Open a run's model and mini-batch once more, from what the run kept and what it had read."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def model_of_run(run: StoredRun, allow_outside: bool = False) -> Model:
 
 
 def _changed_weights(run: StoredRun) -> str:
-    """What is to be said where the file of weights is not the one that the run read; '' where it is."""
+    """Say that the file of weights is not the one that the run read; '' where it is."""
     weights = run.report.get("weights")
     if not weights or file_digest(Path(weights["path"])) == weights["sha256"]:
         return ""
@@ -90,7 +90,7 @@ def _changed_weights(run: StoredRun) -> str:
 
 
 def _changed_graph(run: StoredRun, model: Model) -> str:
-    """Why a mini-batch of the same model is not the one that the run executed."""
+    """Say why a mini-batch of the same model is not the one that the run executed."""
     if model.growth:
         return f"from {run.report['data']} other nodes grow now than in the run"
     return f"the data in {run.report['data']} have changed since"

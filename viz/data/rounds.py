@@ -72,7 +72,7 @@ def _choice(found: History, row: int) -> ChoiceView:
 
 
 def _label(found: History, number: int, word: int) -> str:
-    """What a choice is called; nothing for none."""
+    """The name of a choice; '' for none."""
     return found.words[word] if word >= 0 else str(number) if number >= 0 else ""
 
 

@@ -86,9 +86,7 @@ def _waits(thread: Ints, batch: Ints, start: Floats, stop: Floats, threads: int,
 def _behind(
     low: float, high: float, others: Sequence[slice], batch: Ints, start: Floats, stop: Floats
 ) -> list[tuple[float, float, int]]:
-    """What other threads do between two moments, piece by piece: of several the batch that ends last, -1 for
-    none.
-    """
+    """Find the batch that other threads run in each piece between two moments: the last to end, or -1."""
     parts: list[tuple[float, float, int]] = []
     for part in others:
         first, last = np.searchsorted(stop[part], low, "right"), np.searchsorted(start[part], high)

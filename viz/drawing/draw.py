@@ -47,7 +47,7 @@ def show(title: str, pictures: Sequence[Picture], console: Console | None = None
 
 
 def plain(title: str, pictures: Sequence[Picture], width: int = 120) -> str:
-    """What `show` prints to a terminal of this width, without colours."""
+    """Return what `show` prints to a terminal of this width, without colours."""
     out = io.StringIO()
     show(title, pictures, Console(file=out, width=width, color_system=None))
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())

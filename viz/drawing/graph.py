@@ -121,7 +121,7 @@ def placed(picture: GraphPicture) -> Placed:
 
 
 def _rows(group: Ints, x: Floats, size: Floats) -> tuple[Ints, Floats]:
-    """Each node's row, and how far it is moved to the right: as many instances a row as `WIDEST` holds."""
+    """Find each node's row and its shift to the right: as many instances a row as `WIDEST` holds."""
     count = int(group.max(initial=-1)) + 1
     low, high = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(low, group, x - size / 2)
@@ -138,7 +138,7 @@ def _rows(group: Ints, x: Floats, size: Floats) -> tuple[Ints, Floats]:
 
 
 def _strips(width: float) -> Iterator[tuple[float, float]]:
-    """From where to where the strips of a row reach; a node that one of them cuts is whole in the next."""
+    """Yield the ends of a row's strips; a node that one of them cuts is whole in the next."""
     first = 0.0
     while first + WIDEST < width:
         yield first, first + WIDEST
@@ -149,7 +149,7 @@ def _strips(width: float) -> Iterator[tuple[float, float]]:
 def _strip(
     places: Placed, boxes: list[str], there: Bools, first: float, last: float, y: float
 ) -> tuple[str, float]:
-    """What lies from `first` to `last` of a row, at `y` of the picture, and how high that is."""
+    """Draw the part of a row from `first` to `last` at height `y`; return it and its own height."""
     a, b = places.segments[:, 0], places.segments[:, 1]
     begin, end = np.minimum(places.x[a], places.x[b]), np.maximum(places.x[a], places.x[b])
     lines = np.flatnonzero(there[a] & (end >= first) & (begin <= last))
@@ -181,7 +181,7 @@ def _boxes(picture: GraphPicture, batch: Ints, letters: tuple[str, ...], places:
 
 
 def _segment(places: Placed, a: int, b: int) -> str:
-    """A line from below one to above the other, straight down through the layer of a bend."""
+    """Draw a line from below one node to above the other, straight down through the layer of a bend."""
     x1, y1, x2, y2 = (float(at) for v in (a, b) for at in (places.x[v], places.y[v]))
     top, low = y1 + float(places.half[a]), y2 - float(places.half[b])
     middle = (top + low) / 2

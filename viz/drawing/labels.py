@@ -16,10 +16,10 @@ SAMPLES = 40
 
 
 class Labels:
-    """What lies within `frame` already, and what was placed since."""
+    """Boxes within a frame: those that were there, and the labels placed since."""
 
     def __init__(self, frame: Box, taken: Iterable[Box] = ()) -> None:
-        """Nothing is to lie over `taken`, or outside the frame."""
+        """Keep labels off the boxes `taken` and inside the frame."""
         self.frame, self.taken = frame, list(taken)
 
     def place(self, wanted: Iterable[Point], width: float, height: float) -> Point | None:
@@ -51,13 +51,13 @@ def clearest(curves: Iterable[Curve], boxes: Sequence[Box]) -> Curve:
 
 
 def within(curve: Curve, boxes: Sequence[Box]) -> int:
-    """How many of a curve's points lie in boxes."""
+    """Count the points of a curve that lie in boxes."""
     points = [along(curve, i / SAMPLES) for i in range(SAMPLES + 1)]
     return sum(left < x < right and top < y < low for x, y in points for left, top, right, low in boxes)
 
 
 def along(curve: Curve, share: float) -> Point:
-    """A point of a curve: its first at share 0, its last at 1."""
+    """Return a point of a curve: its first at share 0, its last at 1."""
     t, s = share, 1 - share
     weights = (s * s * s, 3 * s * s * t, 3 * s * t * t, t * t * t)
     x, y = (sum(w * point[i] for w, point in zip(weights, curve, strict=True)) for i in (0, 1))

@@ -123,18 +123,18 @@ def block_layers(picture: ModelPicture) -> Ints:
 
 
 def _wide(block: Block, lines: Sequence[Row]) -> float:
-    """How wide a block's box is."""
+    """The width of a block's box."""
     longest = max([len(str(row)) for row in lines], default=0)
     return max(96.0, 7.1 * longest + 2 * PAD, 8.0 * len(head(block)) + 6.0 * len(beside(block)) + 4 * PAD)
 
 
 def _rules(lines: Sequence[Row]) -> int:
-    """How many rules part a block's lines."""
+    """The number of rules between a block's lines."""
     return sum(a.part != b.part for a, b in pairwise(lines))
 
 
 def _levels(layer: Ints, highs: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Where each layer begins and ends."""
+    """The top and bottom of each layer."""
     tops, bottoms, y = [], [], TOP
     for level in range(int(layer.max(initial=-1)) + 1):
         high = max((h for h, at in zip(highs, layer.tolist(), strict=True) if at == level), default=0.0)
@@ -151,7 +151,7 @@ Box = tuple[float, float, float, float]
 def _ports(
     paths: Sequence[Sequence[int]], x: NDArray[np.float64], boxes: Sequence[Box]
 ) -> tuple[list[float], list[float]]:
-    """For each flow where it begins on the upper box, and where it ends on the lower one."""
+    """Find the x at which each flow leaves the upper box, and enters the lower one."""
     leave, enter = [0.0] * len(paths), [0.0] * len(paths)
     for end, step, found in ((0, 1, leave), (-1, -2, enter)):
         sharing: dict[int, list[int]] = defaultdict(list)
@@ -183,14 +183,14 @@ def _route(points: Sequence[tuple[float, float, float]], up: bool) -> str:
 
 
 def _loop(x: float, y: float, width: float, height: float) -> str:
-    """From a box's right side back to it, below to above."""
+    """Draw a loop from a box's right side back to it, from below to above."""
     right, out = x + width, x + width + LOOP
     low, high = y + height - 9, y + 11
     return f"M{right:.1f} {low:.1f}C{out:.1f} {low + 9:.1f} {out:.1f} {high - 11:.1f} {right:.1f} {high:.1f}"
 
 
 def _line(picture: ModelPicture, flow: Flow, d: str, paint: int) -> str:
-    """What flows, in the colour of where it comes from."""
+    """Draw a flow in the colour of its source."""
     ends = f"{picture.blocks[flow.source].name} to {picture.blocks[flow.target].name}"
     how = {"here": "", "links": ", along links", "below": ", from the layer below"}[flow.way]
     line = arrow(paint, d, 1.6, class_=flow.way)
@@ -224,7 +224,7 @@ def _box(block: Block, lines: Sequence[Row], box: Box, paint: int) -> str:
 
 
 def _links(sheet: Sheet, picture: ModelPicture, y: float) -> float:
-    """Write the links that the model follows, a line each; where they end below."""
+    """Write the links that the model follows, a line each; return the y below them."""
     if not picture.links:
         return y
     sheet.add(text(MARGIN, y, "links (dashed lines follow them)", "bold"))

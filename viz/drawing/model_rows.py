@@ -1,4 +1,4 @@
-"""What is said of a model's block, line by line: the same in SVG, in DOT and on the terminal."""
+"""The text of a model's blocks, line by line, for SVG, DOT and the terminal."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def head(block: Block) -> str:
 
 
 def beside(block: Block) -> str:
-    """Where a block's vertices are, or how they come to be; beside its name."""
+    """Say which vertices a block is on, or how they are created; written next to its name."""
     if block.role == "growth":
         return block.does
     return f"per {block.per}" if block.role == "type" else f"of {block.per}" if block.per else ""
@@ -66,7 +66,7 @@ def rows(block: Block) -> list[Row]:
 
 
 def _inside(block: Block) -> Iterator[str]:
-    """What a block does and has, a text a line."""
+    """Yield what a block does and has, a line each."""
     if block.role in ("table", "param", "field", "output"):
         shape = sizes(block.outputs[0].shape) if block.outputs else ""
         rows_of = f"{block.numbers // _floats(block):,} rows of {shape}" if block.role == "table" else shape
@@ -93,7 +93,7 @@ def _floats(block: Block) -> int:
 
 
 def facts(picture: ModelPicture) -> str:
-    """What is said of the model as a whole."""
+    """Describe the model as a whole in a line."""
     dims = ", ".join(f"{name} {size}" for name, size in picture.dims.items())
     return f"{picture.numbers:,} numbers in parameters and tables · {dims} · data {picture.data}"
 

@@ -82,7 +82,7 @@ def _curve(picture: RoundsPicture, column: float) -> str:
 
 
 def _lines(choices: Sequence[ChoiceView], several: bool) -> list[tuple[ChoiceView | None, str]]:
-    """What a cell says, a line each, what is given up last; None: what there is no room for, counted."""
+    """The lines of a cell, choices given up last; None stands for those left out, which are counted."""
     room = LINES if len(choices) <= LINES else LINES - 1
     said: list[tuple[ChoiceView | None, str]] = []
     for choice in sorted(choices, key=lambda c: c.fate == "given up")[:room]:
@@ -115,7 +115,7 @@ def _cell(
 
 
 def _nearness(choice: ChoiceView) -> float:
-    """How near a choice was to what came second: 1 the same, 0 far away."""
+    """Rate how close a choice was to the runner-up: 1 equal, 0 far away."""
     if choice.score is None or choice.second_score is None:
         return 0.0
     return float(np.exp(-abs(choice.score - choice.second_score) * 4))
@@ -152,7 +152,7 @@ def rounds_text(picture: RoundsPicture) -> RenderableType:
 
 
 def summary(picture: RoundsPicture) -> str:
-    """What there is of a picture as a whole, and what was cut."""
+    """Summarise a picture in a line, with the instances that were cut."""
     came = picture.came.sum(axis=0).tolist()
     parts = [f"{picture.instances} instance{'' if picture.instances == 1 else 's'}"]
     grown = [f"{count} {kind}" for kind, count in zip(picture.kinds, came, strict=True) if count]
@@ -170,13 +170,13 @@ def cut_text(cut: CutView) -> str:
 
 
 def new(picture: RoundsPicture, round: int) -> str:
-    """What came to be in a round."""
+    """Name the vertices created in a round."""
     came = zip(picture.kinds, picture.came[round - 1].tolist(), strict=True)
     return ", ".join(f"{kind} {count}" for kind, count in came if count)
 
 
 def often(choices: Sequence[ChoiceView], decisions: int) -> str:
-    """What was chosen most often, with the decision's name where there are several."""
+    """Name the most frequent choices, with the decision's name where there are several."""
     counts = Counter(
         f"{c.decision} {c.chosen}" if decisions > 1 else c.chosen for c in choices if c.fate != "given up"
     )

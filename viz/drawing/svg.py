@@ -83,12 +83,12 @@ def _other(letter: str) -> int:
 
 
 def variables(colours: Mapping[str, str]) -> str:
-    """The colours as custom properties: what a page changes with its theme."""
+    """Define the colours as custom properties, which a page changes with its theme."""
     return ".abw{" + ";".join(f"--{name}:{paint}" for name, paint in colours.items()) + "}"
 
 
 def _literal(colours: Mapping[str, str]) -> str:
-    """The rules with the colours themselves: few programs but browsers know custom properties."""
+    """Return the rules with the colours written out: few programs but browsers know custom properties."""
     return re.sub(r"var\(--(\w+)\)", lambda name: colours[name[1]], _RULES)
 
 
@@ -131,12 +131,12 @@ def text(x: float, y: float, content: str, class_: str = "", /, **attributes: At
 def rect(
     x: float, y: float, width: float, height: float, class_: str, inside: str = "", /, **more: Attribute
 ) -> str:
-    """A rectangle as a class looks."""
+    """A rectangle in the look of a class."""
     return tag("rect", inside, x=x, y=y, width=width, height=height, class_=class_, **more)
 
 
 def title(content: str) -> str:
-    """What a pointer resting on the element is told."""
+    """The tip that a pointer resting on the element shows."""
     return tag("title", escape(content))
 
 
@@ -165,7 +165,7 @@ def swatch(
 
 
 def heading(x: float, y: float, name: str, said: str, blame: str = "") -> str:
-    """A name in large letters, what is said of it, and what is wrong with it."""
+    """A heading: a name in large letters, a description, and what is wrong."""
     spans = tag("tspan", escape(name), class_="big") + tag("tspan", escape(said), dx=10, class_="soft")
     spans += tag("tspan", escape(blame), dx=10, class_="bad") if blame else ""
     return tag("text", spans, x=x, y=y)
