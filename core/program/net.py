@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
@@ -25,7 +28,6 @@ from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
 from abw.core.policy.user_policy import Validated
 from abw.core.program.network import constants_of, shapes_of, width_of
-from abw.core.program.overrides import OVERRIDES
 from abw.core.program.recording.inputs import numbers_of
 from abw.core.program.recording.recorder import Callee
 from abw.core.program.recording.values import BITS, SHAPES, Value, kind_of, owner
@@ -39,6 +41,33 @@ from abw.core.spec.cells.traced import Symbol, traced
 from abw.core.spec.library import load_library, with_cell
 from abw.core.spec.load import Overrides
 from abw.core.spec.shipped import find_spec
+
+
+@dataclass(frozen=True, slots=True)
+class NetOverrides:
+    """How `cells` makes nets, whatever a program's file says; None, False or empty where the file decides."""
+
+    dims: Mapping[str, int] = field(default_factory=dict)
+    weights: Path | None = None
+    policy: str | Policy | None = None
+    executor: Executor | None = None
+    threads: int | None = None
+    seed: int | None = None
+    allow_outside: bool = False
+
+
+OVERRIDES: ContextVar[NetOverrides] = ContextVar("overrides", default=NetOverrides())  # noqa: B039 (frozen)
+
+
+@contextmanager
+def overriding(overrides: NetOverrides) -> Iterator[None]:
+    """Let `abw.cells` in the block follow these."""
+    token = OVERRIDES.set(overrides)
+    try:
+        yield
+    finally:
+        OVERRIDES.reset(token)
+
 
 DEFAULT_BATCH = 64
 Errors = Literal["raise", "return"]

@@ -27,8 +27,7 @@ from abw.core.plan.check import check_plan
 from abw.core.policy.check import check_schedule
 from abw.core.policy.schedule import Schedule
 from abw.core.program.engines.engine import not_finite
-from abw.core.program.net import prepare, session_of
-from abw.core.program.overrides import NetOverrides
+from abw.core.program.net import NetOverrides, prepare, session_of
 from abw.core.program.running.fibers import Failed
 from abw.core.program.session import DEFAULT_GRANULARITY, ProgramGranularity
 from abw.core.program.session import Ran as Executed
@@ -187,7 +186,6 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
                 run=self,
                 items=items,
                 ran=ran,
-                rows=self._rows_of(items, ran),
             )
 
     def _timed(self, items: Plain) -> Executed:
@@ -214,22 +212,6 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
                 f"{place}: output '{found.output}' of {found.type} is {found.value}; what it reads is finite"
             )
             raise AbwError(message, hint="net.run(…, eager=True): print and pdb show what is computed there")
-
-    def _rows_of(self, items: Plain, ran: Executed) -> list[Row]:
-        """What each instance gave. Errors: AbwError with what a program raised, unless that is left out."""
-        rows = []
-        whose = zip(items.names, items.lines.tolist(), items.numbers.tolist(), ran.ends, strict=True)
-        for name, line, number, end in whose:
-            place = f"{self.feed.path}:{line}"
-            if not isinstance(end, Failed):
-                rows.append(Row(name, line, place, end.result))
-            elif self.options.skip_bad:
-                self.told.append(Bad(line, user_error(end.error, place).message.split("\n")[0], name))
-            else:
-                others = sum(isinstance(each, Failed) for each in ran.ends) - 1
-                more = f"\n  {others} more of its mini-batch failed, too" if others else ""
-                raise user_error(end.error, f"{place} (instance {number})", more) from end.error
-        return rows
 
     def merged(self, rows: Sequence[Row] | None, bad: Sequence[Bad], first: int) -> list[Row]:
         """By line; instances without an id get their number."""
@@ -280,11 +262,23 @@ class RanProgram(Ran[Sequence[Row]]):
     run: ProgramRun
     items: Plain
     ran: Executed
-    rows: list[Row]
 
     def read(self) -> list[Row]:
-        """What each instance gave."""
-        return self.rows
+        """What each instance gave. Errors: AbwError with what a program raised, unless that is left out."""
+        rows, ends, items, feed = [], self.ran.ends, self.items, self.run.feed
+        instances = zip(items.names, items.lines.tolist(), items.numbers.tolist(), ends, strict=True)
+        for name, line, number, end in instances:
+            location = f"{feed.path}:{line}"
+            if not isinstance(end, Failed):
+                rows.append(Row(name, line, location, end.result))
+            elif self.run.options.skip_bad:
+                message = user_error(end.error, location).message.split("\n")[0]
+                self.run.told.append(Bad(line, message, name))
+            else:
+                others = sum(isinstance(each, Failed) for each in ends) - 1
+                more = f"\n  {others} more of its mini-batch failed, too" if others else ""
+                raise user_error(end.error, f"{location} (instance {number})", more) from end.error
+        return rows
 
     def whole(self) -> tuple[Graph, Dag, Schedule]:
         """All that was recorded, and the batches in the order in which they were executed."""
