@@ -19,8 +19,9 @@ Ints = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """Of a model's parameters, one after the other in `values`; of table t the `rows[t]` that were read,
-    (k,), with their gradients `tables[t]` (k, floats of a row).
+    """The gradients of a model's parameters, one after the other in `values`, and of its tables.
+
+    Of table t the rows `rows[t]` (k,) were read; their gradients are `tables[t]` (k, floats of a row).
     """
 
     values: Array
@@ -28,7 +29,7 @@ class Gradient:
     tables: Mapping[int, Array]
 
     def copy(self) -> Gradient:
-        """The same, to be changed."""
+        """A copy, to be changed."""
         rows = {table: read.copy() for table, read in self.rows.items()}
         tables = {table: sums.copy() for table, sums in self.tables.items()}
         return Gradient(self.values.copy(), rows, tables)

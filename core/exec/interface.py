@@ -273,7 +273,7 @@ class Profile(Protocol):
     """Time by type and reason."""
 
     def document(self) -> dict[str, Any]:
-        """As it stands in a run's report."""
+        """The profile for a run's report."""
 
 
 class Executor(Protocol):
@@ -343,7 +343,7 @@ class Executor(Protocol):
         return ()
 
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
-        """The same batches as this executor runs them best, to be planned: in parts, or as they are."""
+        """Arrange the batches to be planned as this executor runs them best: in parts, or as they are."""
         return schedule
 
     def run(self, plan: Plan) -> Result:

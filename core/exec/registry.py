@@ -1,4 +1,4 @@
-"""The executors by name: what each is, what it can be told, and how one is made."""
+"""The executors by name: what each is, its options, and how one is made."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SchemeName = Literal["auto", "batch", "plan"]
 
 @dataclass(frozen=True, slots=True)
 class NoOptions:
-    """Of an executor that can be told nothing."""
+    """The options of an executor that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +113,14 @@ def entry_of(name: str) -> Entry:
     return EXECUTORS[name]
 
 
-def get_executor(name: str, **told: object) -> Executor:
-    """A fresh executor; `told` are options of its own by their names (see `Entry.options`).
+def get_executor(name: str, **given: object) -> Executor:
+    """A fresh executor; `given` are options of its own by their names (see `Entry.options`).
 
     Errors: AbwError for a name that none has, for an option that is another executor's, and where it cannot
     run on this machine.
     """
     entry = entry_of(name)
-    return entry.make(_options(name, entry, told))
+    return entry.make(_options(name, entry, given))
 
 
 def executor_of(name: str, precision: Precision) -> Executor:
@@ -128,18 +128,18 @@ def executor_of(name: str, precision: Precision) -> Executor:
     return get_executor(name, **({} if precision == "float32" else {"precision": precision}))
 
 
-def settings(name: str, **told: object) -> dict[str, Any]:
-    """Every executor's options as they stand when `name` is told this: None for those that are not its own.
+def settings(name: str, **given: object) -> dict[str, Any]:
+    """Every executor's options as they stand when `name` is given these: None for those that are not its own.
 
     Errors: as `get_executor`, but for the machine.
     """
     entry = entry_of(name)
-    own = asdict(_options(name, entry, told))
+    own = asdict(_options(name, entry, given))
     return {option: own.get(option) for e in EXECUTORS.values() for option in _names(e)}
 
 
-def _options(name: str, entry: Entry, told: dict[str, object]) -> Any:  # noqa: ANN401
-    for option in told.keys() - _names(entry):
+def _options(name: str, entry: Entry, given: dict[str, object]) -> Any:  # noqa: ANN401
+    for option in given.keys() - _names(entry):
         owner = next((n for n, e in EXECUTORS.items() if option in _names(e)), None)
         if owner is None:
             raise TypeError(f"no executor has the option '{option}'")
@@ -149,7 +149,7 @@ def _options(name: str, entry: Entry, told: dict[str, object]) -> Any:  # noqa: 
             hint=f"that needs {EXECUTORS[owner].flag} {owner}",
             exit_code=2,
         )
-    return entry.options(**told)
+    return entry.options(**given)
 
 
 def _names(entry: Entry) -> set[str]:

@@ -90,11 +90,11 @@ class RunEpochs:
         return self.guarded(partial(read_values, memory, plan, self._params))
 
     def placed(self, memory: Sequence[Floats], plan: Plan) -> Callable[[Ints, Ints, References], Floats]:
-        """The same of nodes that are not of this plan, the run's first: see `read_rows`."""
+        """A reader of this run's nodes that are not of its first plan (see `read_rows`)."""
         return self.guarded(partial(read_rows, memory, plan.arenas, plan.graph, self._params))
 
     def guarded(self, read: Callable[P, Floats]) -> Callable[P, Floats]:
-        """The same, refused once this run's values are taken."""
+        """The reader, which raises RuntimeError once this run's values are taken."""
         epoch = self._epoch
 
         def checked(*args: P.args, **kwargs: P.kwargs) -> Floats:

@@ -113,7 +113,7 @@ def read_rows(
     row: Ints,
     references: NDArray[np.integer[Any]],
 ) -> Floats:
-    """The same of nodes numbered by `type_ptr` (T + 1,), whose values lie in `row` (n * W,).
+    """Read values of nodes numbered by `type_ptr` (T + 1,), which lie in `row` (n * W,), as `read_values`.
 
     The graph may be another: it says what constants are.
     """

@@ -258,7 +258,7 @@ class _Reverse:
                     self._add(a, RULES[op.name](site, i))
 
     def _weights(self, w: int, x: int, g: Value) -> None:
-        """Of weights times a vector: the parts of a concatenation each by itself, which need no copy then."""
+        """Differentiate weights times a vector, the parts of a concatenation each without a copy."""
         column = 0
         for v in self._parts(x):
             (length,) = self.cell.shape_of(v)

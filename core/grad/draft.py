@@ -162,7 +162,7 @@ def transposed(a: Value) -> Value:
 
 
 def reshaped(x: Value, shape: Shape) -> Value:
-    """The same elements in another shape."""
+    """The elements in another shape."""
     return x if x.shape == shape else x.draft.apply("reshape", x, shape=shape, attr=(len(x.shape), *shape))
 
 

@@ -79,18 +79,18 @@ def training_graph(training: Training, graph: Graph, gradients: Mapping[str, Flo
 
     nodes = int(type_ptr[-1])
     operand_ptr, operand = np.zeros(nodes + 1, np.int32), np.empty(size, np.int32)
-    whose = np.empty((3, nodes), np.int32)
+    origin = np.empty((3, nodes), np.int32)
     operand_ptr[: len(graph) + 1] = graph.operand_ptr
     loops.widen(graph.operand, *shifts, operand)
-    for row, values_of in zip(whose, (graph.dag.type, graph.vertex, graph.instance), strict=True):
+    for row, values_of in zip(origin, (graph.dag.type, graph.vertex, graph.instance), strict=True):
         row[: len(graph)] = values_of
     loops.parts(
         own, program.slots, kinds, program.reads, type_ptr, shifts, (ptr, members), (values, total),
-        whose, operand_ptr, operand,
+        origin, operand_ptr, operand,
     )  # fmt: skip
     if len(program.sums):
-        loops.sum_operands(sum_node, ptr, members, shifts[0], type_ptr, summing, whose, operand_ptr, operand)
-    type_of, vertex, instance = whose
+        loops.sum_operands(sum_node, ptr, members, shifts[0], type_ptr, summing, origin, operand_ptr, operand)
+    type_of, vertex, instance = origin
     list_ptr = ptr[: values + lists + 1]
 
     def find() -> Successors:

@@ -198,7 +198,7 @@ def parts(
     shifts: tuple[int, int],
     lists: tuple[Ints, Ints],
     ends: tuple[int, int],
-    whose: Ints,
+    origin: Ints,
     operand_ptr: Ints,
     operand: Ints,
 ) -> None:
@@ -220,8 +220,8 @@ def parts(
         for v in range(begin, type_ptr[t + 1]):
             links = _links(given_ptr, v, slots[t]) if edge[p] else np.int64(1)
             for _ in range(links):
-                whose[0, here + row] = types + p
-                whose[1, here + row], whose[2, here + row] = whose[1, v], whose[2, v]
+                origin[0, here + row] = types + p
+                origin[1, here + row], origin[2, here + row] = origin[1, v], origin[2, v]
                 row += 1
         for r in range(read_ptr[p], read_ptr[p + 1]):
             kind, a, place = reads[r, 0], reads[r, 1], at + r - read_ptr[p]
@@ -322,7 +322,7 @@ def sum_operands(
     shift: int,
     first: Ints,
     sums: int,
-    whose: Ints,
+    origin: Ints,
     operand_ptr: Ints,
     operand: Ints,
 ) -> None:
@@ -333,10 +333,10 @@ def sum_operands(
     for t in range(sums, len(first) - 1):
         for v in range(first[t], first[t + 1]):
             operand_ptr[v + 1] += operand_ptr[v]
-            whose[0, v] = t
+            origin[0, v] = t
     for value in range(len(sum_node)):
         node = sum_node[value]
         if node >= 0:
-            whose[1, node], whose[2, node] = whose[1, value >> shift], whose[2, value >> shift]
+            origin[1, node], origin[2, node] = origin[1, value >> shift], origin[2, value >> shift]
             for j in range(ptr[value + 1] - ptr[value]):
                 operand[operand_ptr[node] + j] = members[ptr[value] + j]

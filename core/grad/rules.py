@@ -138,7 +138,7 @@ def _slice(s: Site) -> Value:
 
 
 def _chosen(sign: str) -> Rule:
-    """Of two arguments the one of which `sign` holds, half to each where they are equal."""
+    """The gradient goes to the argument of which `sign` holds; half to each where they are equal."""
 
     def rule(s: Site, i: int) -> Value:
         own, other = s.arg(i), s.arg(1 - i)

@@ -56,7 +56,7 @@ def fill_plan(
     slot_arena, output_arena, slots, reduces, reduced = types
     constant_row, constant_first, constant_end = constants
     list_flops, product_flops, other_flops = costs
-    loose, spare = ordering
+    loose, reordered = ordering
     rows, base, row = results
     operand_ptr, index_ptr, index = operands
     status, start, stride = forms
@@ -73,7 +73,7 @@ def fill_plan(
         products += lanes * product_flops[t]
         others += lanes * other_flops[t]
         if loose[t]:
-            _follow(nodes, first, last, slots[t], references, row, spare)
+            _follow(nodes, first, last, slots[t], references, row, reordered)
         for o in range(width):
             arena = output_arena[t, o]
             if not packed:
@@ -205,7 +205,7 @@ def range_of(number: int | np.integer[Any], first: Ints, end: Ints, last: int) -
 
 
 @njit
-def _follow(nodes: Ints, begin: int, end: int, slots: int, graph: Runs, row: Ints, spare: Ints) -> None:
+def _follow(nodes: Ints, begin: int, end: int, slots: int, graph: Runs, row: Ints, reordered: Ints) -> None:
     """Put lanes in the order of the rows that a slot reads: the first that reads rows without a gap."""
     reference_ptr, references = graph
     for s in range(slots):
@@ -219,14 +219,14 @@ def _follow(nodes: Ints, begin: int, end: int, slots: int, graph: Runs, row: Int
         if most - least + 1 != end - begin:
             continue
         for i in range(begin, end):
-            spare[i] = -1
+            reordered[i] = -1
         for i in range(begin, end):
             at = begin + row[references[reference_ptr[nodes[i]] + s]] - least
-            if spare[at] >= 0:  # two lanes read one row
+            if reordered[at] >= 0:  # two lanes read one row
                 return
-            spare[at] = nodes[i]
+            reordered[at] = nodes[i]
         for i in range(begin, end):
-            nodes[i] = spare[i]
+            nodes[i] = reordered[i]
         return
 
 

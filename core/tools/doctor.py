@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from abw.core.base.cores import usable_cores
 from abw.core.base.errors import install
-from abw.core.exec.cuda.available import Finding, look
+from abw.core.exec.cuda.available import Finding, inspect
 
 
 def examine() -> list[Finding]:
@@ -22,7 +22,7 @@ def examine() -> list[Finding]:
         _blas(),
         _compiler_cache(),
         _kernels(),
-        *look(),
+        *inspect(),
         _graphviz(),
     ]
 

@@ -246,7 +246,7 @@ class CpuExecutor(Executor):
         return self._recorder.runs(self._measuring().timing(), peak_of_core())
 
     def rounds(self, sprouter: Sprouter) -> Rounds | str:
-        """Those of a model that grows, compiled."""
+        """The compiled rounds of a model that grows."""
         if self._recorder is not None:
             return "each is noted by itself, with its batches"
         if self._rounds is None or self._rounds.sprouter is not sprouter:
@@ -259,7 +259,7 @@ class CpuExecutor(Executor):
         return self._rounds
 
     def tape(self, bits: int) -> CompiledTape | None:
-        """One that runs on this thread; what several are worth their while for is left to plans.
+        """A tape that runs on this thread; work for which several are faster is left to plans.
 
         None under NUMBA_DISABLE_JIT: Python itself calls nothing by its address.
         """

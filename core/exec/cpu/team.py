@@ -74,13 +74,13 @@ class Team:
         """
         core = current_core()
 
-        def beside(thread: int) -> None:
+        def on_thread(thread: int) -> None:
             leave(core)
             work(thread)
 
         # threads that wait for this one in the middle of the work would wait for ever
         with finished_before_interrupt():
-            waiting = [other.submit(beside, thread) for thread, other in enumerate(self._others, 1)]
+            waiting = [other.submit(on_thread, thread) for thread, other in enumerate(self._others, 1)]
             try:
                 work(0)
             finally:

@@ -77,7 +77,7 @@ class TableSums:
     """
 
     def __init__(self, rows: int, floats: int) -> None:
-        """Of a table with so many rows of so many floats. Memory: what is met, and 4 bytes a row."""
+        """`rows`, `floats`: the table's shape. Memory: the rows met, and 4 bytes a row of the table."""
         self._place = np.full(rows, -1, np.int32)
         self._rows = np.empty(0, np.int32)
         self._values = np.empty((0, floats), np.float32)

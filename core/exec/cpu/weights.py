@@ -104,7 +104,7 @@ class WeightGradients:
     def gradient(
         self, made: TrainingGraph, plan: Plan, memory: ArenaMemory, meanwhile: Callable[[], object] | None
     ) -> Gradient:
-        """As `abw.core.grad.gradients.gradients_of`, in single precision; `meanwhile` as `RowSums.add`."""
+        """The gradient of parameters and tables in single precision; `meanwhile`: see `RowSums.add`."""
         self._flat[:] = 0
         for others in self._others.values():
             for values in others.values():
@@ -142,7 +142,7 @@ class WeightGradients:
             (made.graph.type_ptr, arenas.output_arena, plan.row), (arenas.field_arena, plan.constant_row),
             ptr, found,
         )  # fmt: skip
-        within, lying = found
+        within, source_row = found
         rows: dict[int, Ints] = {}
         tables: dict[int, Floats] = {}
         ends = ptr.tolist()
@@ -158,7 +158,7 @@ class WeightGradients:
             for a, group in enumerate(groups):
                 own = slice(ends[group], ends[group + 1])
                 if own.start < own.stop:
-                    sums.add(within[own], memory.rowwise(a), lying[own])
+                    sums.add(within[own], memory.rowwise(a), source_row[own])
             values = matrix_view(sums.values, constant.shape, self._lanes)
             if constant.kind == "table":
                 rows[constant.number] = sums.rows
@@ -245,7 +245,7 @@ def _group(
     first, end = bounds
     type_ptr, output_arena, row = values
     field_arena, first_row = fields
-    within, lying = found[0], found[1]
+    within, source_row = found[0], found[1]
     width = np.uint32(output_arena.shape[1])
     t = c = field = 0
     for again in range(2):  # first counted, then written
@@ -267,7 +267,7 @@ def _group(
             at = ptr[key + 1]
             ptr[key + 1] += 1
             within[at] = -1 - constants[i] - first[c]
-            lying[at] = (
+            source_row[at] = (
                 row[reference] if reference >= 0 else first_row[arena, field] - 1 - reference - first[field]
             )
         for g in range(2, len(ptr) if not again else 0):

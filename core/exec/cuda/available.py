@@ -33,7 +33,7 @@ class Finding:
     hint: str = ""
 
 
-def look() -> list[Finding]:
+def inspect() -> list[Finding]:
     """The GPU with its driver, the compiler, and what is known of the GPU's costs. Changes nothing but that
     the driver is initialised."""
     gpu, device = _gpu()

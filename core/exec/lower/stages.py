@@ -210,7 +210,7 @@ class _Stages:
                 yield held, fused and held == a and normal.op(v).name != "spread"
 
     def _readers(self) -> dict[int, list[tuple[int, bool]]]:
-        """Of each value that an output needs: who reads it, and whether element by element."""
+        """List who reads each value that an output needs, and whether element by element."""
         readers: dict[int, list[tuple[int, bool]]] = {}
         for v in reversed(self.normal.batched):
             if v in self.outputs or v in readers:

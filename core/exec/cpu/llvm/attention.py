@@ -303,7 +303,7 @@ class _Attention:
         return f.let(f"select i1 {up}, float {both}, float {low}")
 
     def _score(self, key: str, query: str) -> str:
-        """That of many."""
+        """The score of many floats of each."""
         f = self.f
 
         def add(place: str | int, mask: str | None, total: list[str]) -> list[str]:

@@ -34,8 +34,8 @@ class Elementwise:
         self._lanes = f.target.lanes
         self._bytes = 4 * self._lanes
 
-    def ask(self, stage: StageLayout, column: str, begin: str, size: str, blocks: str) -> None:
-        """Ask for what `finish` will read and write of a block of rows, while its sums are computed.
+    def prefetch(self, stage: StageLayout, column: str, begin: str, size: str, blocks: str) -> None:
+        """Prefetch what `finish` will read and write of a block of rows, while its sums are computed.
 
         `blocks`: how many of them the tile has.
         """
@@ -93,7 +93,7 @@ class Elementwise:
         together(2, twos, "0")
         f.when(alone, lambda: row("0"))
 
-    def every(self, stage: StageLayout, count: str) -> None:
+    def run(self, stage: StageLayout, count: str) -> None:
         """A stage without sums, row by row."""
         f, shape = self._f, stage.stage.shape
         floats = row_floats(shape, self._lanes)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from abw.core.exec.cpu.llvm.clock import charge_reason, restart
 from abw.core.exec.cpu.llvm.elementwise import Elementwise
 from abw.core.exec.cpu.llvm.emit import Function, Module
-from abw.core.exec.cpu.llvm.products import Ahead, Sums, asked, contract, emit_block
+from abw.core.exec.cpu.llvm.products import Prefetch, Sums, contract, emit_block, prefetch_arguments
 from abw.core.exec.cpu.llvm.quantized import emit_narrow_block, round_rows
 from abw.core.exec.cpu.llvm.singles import emit_single
 from abw.core.exec.cpu.quantized import NarrowWeights
@@ -109,7 +109,7 @@ class _Kernel:
                 elif stage.stage.gates:
                     self._gates(at, stage, count)
                 else:
-                    self.elementwise.every(stage, count)
+                    self.elementwise.run(stage, count)
                     self._charge("elementwise")
             return [f.i64("add", begin, count)]
 
@@ -213,10 +213,10 @@ class _Kernel:
                     operands = f"ptr {narrow}, i64 {begin}" if stage.narrow else f"ptr {table}"
                     arguments = f"ptr {w}, {operands}, ptr {out}"
                     if stage.streamed:
-                        arguments += asked(f, weights, after, w, block, blocks)
+                        arguments += prefetch_arguments(f, weights, after, w, block, blocks)
                     f.do(f"call void @{self.name}_{at}_{group}_{number}({arguments})")
 
-            self.elementwise.ask(stage, column, begin, size, blocks)
+            self.elementwise.prefetch(stage, column, begin, size, blocks)
             f.cases(size, range(1, stage.block_rows + 1), call)
             self._charge("product")
 
@@ -242,7 +242,7 @@ def _emit_block(
 ) -> None:
     """A block of sums of rows that are found by `%table`."""
 
-    def added(f: Function, part: Part, sums: Sums, at: int, ahead: Ahead | None) -> Sums:
+    def added(f: Function, part: Part, sums: Sums, at: int, ahead: Prefetch | None) -> Sums:
         place = layout.place_part(part.value, part.start)
         operands = [
             f.at(f.pointer_item("%table", place.entry * layout.tile + r), 4 * place.column)

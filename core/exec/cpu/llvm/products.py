@@ -23,29 +23,31 @@ Sums = Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
-    """Turn t of a loop asks for the lines at `begin + t * step` and `apart` behind that, all in bytes."""
+class Prefetch:
+    """Turn t of a loop prefetches the lines at `begin + t * step` and `apart` behind that, all in bytes."""
 
     begin: str
     step: str
     apart: str
 
-    def ask(self, f: Function, turn: str) -> tuple[str, str]:
+    def lines(self, f: Function, turn: str) -> tuple[str, str]:
         """The two lines' addresses."""
         first = f.at(self.begin, f.i64("mul", turn, self.step))
         return first, f.at(first, self.apart)
 
-    def after(self, f: Function, turns: int) -> Ahead:
-        """What later turns ask for."""
-        return Ahead(f.at(self.begin, f.i64("mul", self.step, turns)), self.step, self.apart)
+    def after(self, f: Function, turns: int) -> Prefetch:
+        """The prefetches of later turns."""
+        return Prefetch(f.at(self.begin, f.i64("mul", self.step, turns)), self.step, self.apart)
 
 
-def asked(f: Function, weights: PackedWeights, after: str, own: str, block: str, blocks: str) -> str:
+def prefetch_arguments(
+    f: Function, weights: PackedWeights, after: str, own: str, block: str, blocks: str
+) -> str:
     """The arguments `begin, step, apart` of block number `block` of `blocks` that a tile's rows are.
 
     `after` is the number of the columns whose weights come next, `own` the address of those in use. Many
-    blocks ask for a line a turn, fewer for two; one alone, and those for which nothing is left, for the
-    first of their own again.
+    blocks prefetch a line a turn, fewer two; one alone, and those for which nothing is left, the first of
+    their own again.
     """
     lines = -(-4 * weights.block_floats // LINE)
     turns = max(1, sum(weights.turns(part) for part, _ in weights.group.segments))
@@ -69,7 +71,7 @@ def contract(
     weights: str,
     step: int,
     count: int,
-    ahead: Ahead | None = None,
+    ahead: Prefetch | None = None,
 ) -> list[list[str]]:
     """`sums[r][v] += rows[r][k] * weights[k][v]` for `count` k; the new sums, all in registers.
 
@@ -92,7 +94,7 @@ def contract(
     def two(turn: str, values: list[str]) -> list[str]:
         assert ahead
         place, k = f.at(weights, f.i64("mul", turn, 2 * step)), f.i64("shl", turn, 1)
-        lines = ahead.ask(f, turn)
+        lines = ahead.lines(f, turn)
         pairs = [f.let(f"getelementptr float, ptr {row}, i64 {k}") for row in rows]
         for half in range(2):
             operands = [f.item("float", pair, half) for pair in pairs]
@@ -110,7 +112,7 @@ def contract(
 
 
 # Writes the products of a part with its weights, which lie that many bytes into `%weights`: the new sums.
-Added = Callable[[Function, Part, Sums, int, Ahead | None], Sums]
+Added = Callable[[Function, Part, Sums, int, Prefetch | None], Sums]
 
 
 def emit_block(
@@ -126,7 +128,7 @@ def emit_block(
 
     `operands`: the parameters that say where the rows lie.
     """
-    ahead = Ahead("%ahead", "%step", "%apart") if stage.streamed else None
+    ahead = Prefetch("%ahead", "%step", "%apart") if stage.streamed else None
     more = ", ptr %ahead, i64 %step, i64 %apart" if ahead else ""
     f = Function(module, name, f"ptr %weights, {operands}, ptr %sums{more}")
     bytes_of_vector = 4 * module.target.lanes

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from abw.core.exec.cpu.llvm.emit import Function, Module, number, splat
 from abw.core.exec.cpu.llvm.functions import ROUNDER
-from abw.core.exec.cpu.llvm.products import Ahead, Sums, emit_block
+from abw.core.exec.cpu.llvm.products import Prefetch, Sums, emit_block
 from abw.core.exec.cpu.llvm.singles import masked, over
 from abw.core.exec.cpu.quantized import LEAST, Narrow, NarrowRows, NarrowWeights
 from abw.core.exec.cpu.tiling import CellTiling, RowPlace, StageLayout
@@ -118,10 +118,10 @@ def emit_narrow_block(
 ) -> None:
     """A block of sums of the narrow rows from `%begin` on."""
 
-    def added(f: Function, part: Part, sums: Sums, at: int, ahead: Ahead | None) -> Sums:
-        lying = next(found for found in stage.narrow if found.part == part)
-        first = f.i64("add", f.i64("mul", "%begin", lying.pitch), layout.tile * lying.offset)
-        products = _Products(f, weights.narrow, rows, f.at("%narrow", first), lying.pitch, part.length, ahead)
+    def added(f: Function, part: Part, sums: Sums, at: int, ahead: Prefetch | None) -> Sums:
+        laid = next(found for found in stage.narrow if found.part == part)
+        first = f.i64("add", f.i64("mul", "%begin", laid.pitch), layout.tile * laid.offset)
+        products = _Products(f, weights.narrow, rows, f.at("%narrow", first), laid.pitch, part.length, ahead)
         return products.added(sums, f.at("%weights", at))
 
     emit_block(module, name, "ptr %narrow, i64 %begin", stage, weights, rows, added)
@@ -138,7 +138,7 @@ class _Products:
         base: str,
         pitch: int,
         length: int,
-        ahead: Ahead | None,
+        ahead: Prefetch | None,
     ) -> None:
         self.f, self.narrow, self.base, self.ahead = f, narrow, base, ahead
         self.rows = [pitch * r for r in range(rows)]
@@ -196,7 +196,7 @@ class _Products:
             return values
 
         def turn(number: str, values: list[str]) -> list[str]:
-            lines = self.ahead.ask(f, number) if self.ahead else ()
+            lines = self.ahead.lines(f, number) if self.ahead else ()
             values = some(f.i64("mul", number, TOGETHER), TOGETHER, values)
             for line in lines:
                 f.prefetch(line)
@@ -225,7 +225,7 @@ class _Products:
         ]
 
     def _bytewise(self, rows: list[str], words: list[str], values: list[str]) -> list[str]:
-        """The same where a processor has no instruction for it, byte by byte."""
+        """Add the products byte by byte, where a processor has no instruction for four."""
         f, kind = self.f, self.integers
         own = list(self._words_of_rows(rows))
         for byte in range(4):
@@ -263,7 +263,7 @@ class _Products:
         ]
 
     def _widened(self, rows: list[str], weights: list[str], values: list[str]) -> list[str]:
-        """The same of rows of floats and weights made floats: products are exact, sums are rounded."""
+        """Add the products of rows and weights widened to floats: products are exact, sums rounded."""
         f, lanes = self.f, self.f.target.lanes
         doubled = f"<{lanes // 2} x i64>"
 

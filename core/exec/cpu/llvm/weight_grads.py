@@ -153,12 +153,12 @@ def _chunks(f: Function, sides: str, body: Callable[[str], None]) -> None:
     f.repeat(chunks, chunk)
 
 
-def _some(f: Function, count: str, body: Callable[[str], None]) -> None:
+def _repeat_any(f: Function, count: str, body: Callable[[str], None]) -> None:
     """`body(index)` for each index below `count`, which may be 0."""
     f.when(f.let(f"icmp sgt i64 {count}, 0"), lambda: f.repeat(count, body))
 
 
-def _beside(f: Function, count: str, table: str, offset: str, out: str, width: int, step: int) -> None:
+def _copy_vectors(f: Function, count: str, table: str, offset: str, out: str, width: int, step: int) -> None:
     """Copy `width` vectors of each row, `offset` bytes in, to places `step` bytes apart."""
     size = 4 * f.target.lanes
 
@@ -204,13 +204,13 @@ def _emit_outer(module: Module, rows: int, vectors: int) -> None:
                 f.cases(
                     ceiling(height, lanes),
                     range(1, STRIP + 1),
-                    lambda width: _beside(f, count, "%zs", offset, place, width, 4 * strip),
+                    lambda width: _copy_vectors(f, count, "%zs", offset, place, width, 4 * strip),
                 )
 
             def across(at: str, width: int, *, masked: bool = False) -> None:
                 """The blocks of a column that begins `at` vectors to the right."""
                 right = f.i64("mul", at, 4 * lanes)
-                _beside(f, count, "%xs", right, "%right", width, 4 * lanes * width)
+                _copy_vectors(f, count, "%xs", right, "%right", width, 4 * lanes * width)
 
                 def blocks(begin: str, height: str, place: str) -> None:
                     several = ceiling(height, rows)
@@ -237,8 +237,8 @@ def _emit_outer(module: Module, rows: int, vectors: int) -> None:
                 strips(blocks)
 
             strips(pack)
-            _some(f, wide, lambda b: across(f.i64("mul", b, vectors), vectors))
-            _some(f, f.i64("sub", whole, done), lambda b: across(f.i64("add", done, b), 1))
+            _repeat_any(f, wide, lambda b: across(f.i64("mul", b, vectors), vectors))
+            _repeat_any(f, f.i64("sub", whole, done), lambda b: across(f.i64("add", done, b), 1))
             f.when(f.let(f"icmp sgt i64 {part}, 0"), lambda: across(whole, 1, masked=True))
 
         _chunks(f, "zx", chunk)
@@ -254,7 +254,7 @@ def _emit_outer(module: Module, rows: int, vectors: int) -> None:
         first = f.i64("add", low, f.i64("mul", number, STRIPS * strip))
         panel(first, f.least(f.i64("add", first, STRIPS * strip), high))
 
-    _some(f, panels, one)
+    _repeat_any(f, panels, one)
     module.add(f)
 
 
@@ -280,8 +280,8 @@ def _emit_columns(module: Module) -> None:
             for v, total in enumerate(totals):
                 _add(f, total, f.at(f.at("%dw", right), 4 * lanes * v), masked=masked)
 
-        _some(f, wide, lambda b: column(f.i64("mul", b, TOGETHER), TOGETHER))
-        _some(f, f.i64("sub", whole, done), lambda b: column(f.i64("add", done, b), 1))
+        _repeat_any(f, wide, lambda b: column(f.i64("mul", b, TOGETHER), TOGETHER))
+        _repeat_any(f, f.i64("sub", whole, done), lambda b: column(f.i64("add", done, b), 1))
         f.when(f.let("icmp sgt i64 %floats, 0"), lambda: column(whole, 1, masked=True))
 
     _chunks(f, "z", chunk)

@@ -39,7 +39,7 @@ OF_PLAN = ("base", "operand_ptr", "index_ptr", "index", "list_ptr", "lists")
 
 
 class NjitExecutor(Executor):
-    """The same plans and the same stages as `CpuExecutor`, one row after the other, on one thread.
+    """Runs the plans and stages of `CpuExecutor` one row after the other, on one thread.
 
     Cost: five to eight times that of kernels written as IR; compiling takes some 5 s, from disk 0.03 s.
     """

@@ -147,7 +147,7 @@ class Profiler:
         self._inside = np.zeros(threads, np.int64)
         self._computing = np.zeros(threads)
         self.took = 1, 0.0, 0.0
-        """Of the last run: the threads that shared it, its seconds before the walk, and those of the walk."""
+        """The last run's threads, its seconds before the walk, and those of the walk."""
         self._sampled = np.zeros((types, len(REASONS)))
         self._ticks = np.zeros((1 + types, WORDS))
         self._thread_ticks = np.zeros(types)

@@ -37,7 +37,7 @@ EAGER = 2e-3
 
 
 class _Attribute(IntEnum):
-    """Of `cuDeviceGetAttribute`."""
+    """Numbers of `cuDeviceGetAttribute`."""
 
     PROCESSORS = 16
     MAJOR = 75

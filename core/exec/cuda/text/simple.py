@@ -116,10 +116,10 @@ def add_compensated(t: Text, total: str, addend: str, lost: str) -> None:
 
 def single_text(cell: CellSteps, step: Step, threads: int) -> tuple[str, Share]:
     """An operation that no stage has a place for. Raises ValueError for one that has no kernel."""
-    matter = _Matter(cell, step)
-    shape, name = matter.op.shape, matter.op.name
+    given = _Operands(cell, step)
+    shape, name = given.op.shape, given.op.name
     rows, count = shape[0] if len(shape) == 2 else 1, columns(shape)
-    kernels: dict[str, tuple[int, Callable[[Text, _Matter], None]]] = {
+    kernels: dict[str, tuple[int, Callable[[Text, _Operands], None]]] = {
         "softmax": (rows, _softmax),
         "sum": (count, _along),
         "max": (count, _along),
@@ -133,7 +133,7 @@ def single_text(cell: CellSteps, step: Step, threads: int) -> tuple[str, Share]:
     work, write = kernels[name]
     if name == "matmul" and len(shape) == 2:
         work, write = -(-rows // ROWS_AT_ONCE) * (padded(count, VECTOR) // VECTOR), _by_matrix
-    return share_text(Share(work, threads), lambda t: write(t, matter))
+    return share_text(Share(work, threads), lambda t: write(t, given))
 
 
 def share_text(share: Share, body: Callable[[Text], None]) -> tuple[str, Share]:
@@ -154,7 +154,7 @@ def share_text(share: Share, body: Callable[[Text], None]) -> tuple[str, Share]:
     return str(t), share
 
 
-class _Matter:
+class _Operands:
     """A single operation's operands: the memory and the place of each, and its result's."""
 
     def __init__(self, cell: CellSteps, step: Step) -> None:
@@ -194,11 +194,11 @@ class _Matter:
         return names
 
 
-def _softmax(t: Text, matter: _Matter) -> None:
+def _softmax(t: Text, given: _Operands) -> None:
     """One row a thread: the largest element, the exponentials' sum, the quotients."""
-    count = columns(matter.op.shape)
-    out = matter.out(t)
-    memory, place, _ = matter.operand(t, 0)
+    count = columns(given.op.shape)
+    out = given.out(t)
+    memory, place, _ = given.operand(t, 0)
     pitch = padded(count, VECTOR)
     t.let(f"source = {place} + {times('piece', pitch)}", f"target = {out} + {times('piece', pitch)}")
     t.add(f"best = {memory}[source]")
@@ -211,11 +211,11 @@ def _softmax(t: Text, matter: _Matter) -> None:
         t.add("floats[target + i] = floats[target + i] / total")
 
 
-def _along(t: Text, matter: _Matter) -> None:
+def _along(t: Text, given: _Operands) -> None:
     """The sum or the largest of a row or column a thread; of rows four partial results."""
-    out = matter.out(t)
-    memory, place, aligned = matter.operand(t, 0)
-    shape, op = matter.shapes[0], matter.op
+    out = given.out(t)
+    memory, place, aligned = given.operand(t, 0)
+    shape, op = given.shapes[0], given.op
     largest = op.name == "max"
     pitch = padded(columns(shape), VECTOR)
     least = number(-float("inf")) if largest else ZERO
@@ -243,11 +243,11 @@ def _along(t: Text, matter: _Matter) -> None:
     t.add(f"floats[{out} + piece] = total")
 
 
-def _reshape(t: Text, matter: _Matter) -> None:
+def _reshape(t: Text, given: _Operands) -> None:
     """One element a thread."""
-    out = matter.out(t)
-    memory, place, _ = matter.operand(t, 0)
-    before, after = columns(matter.shapes[0]), columns(matter.op.shape)
+    out = given.out(t)
+    memory, place, _ = given.operand(t, 0)
+    before, after = columns(given.shapes[0]), columns(given.op.shape)
 
     def at(base: str, count: int) -> str:
         return f"{base} + piece // {u(count)} * {u(padded(count, VECTOR))} + piece % {u(count)}"
@@ -255,39 +255,39 @@ def _reshape(t: Text, matter: _Matter) -> None:
     t.add(f"floats[{at(out, after)}] = {memory}[{at(place, before)}]")
 
 
-def _concat(t: Text, matter: _Matter) -> None:
+def _concat(t: Text, given: _Operands) -> None:
     """One element a thread; in each operand's range it is that one's."""
-    out = matter.out(t)
-    matrix = len(matter.op.shape) == 2
-    count = columns(matter.op.shape) if matrix else 1
+    out = given.out(t)
+    matrix = len(given.op.shape) == 2
+    count = columns(given.op.shape) if matrix else 1
     pitch = padded(count, VECTOR) if matrix else 1
     t.let(f"line = piece // {u(count)}", f"near = piece % {u(count)}")
     t.add(f"found = {ZERO}")
     begin = 0
-    for place_of, shape in enumerate(matter.shapes):
-        memory, place, _ = matter.operand(t, place_of)
+    for place_of, shape in enumerate(given.shapes):
+        memory, place, _ = given.operand(t, place_of)
         with t.block(f"if line >= {u(begin)} and line < {u(begin + shape[0])}"):
             t.add(f"found = {memory}[{place} + (line - {u(begin)}) * {u(pitch)} + near]")
         begin += shape[0]
     t.add(f"floats[{out} + line * {u(pitch)} + near] = found")
 
 
-def _transpose(t: Text, matter: _Matter) -> None:
+def _transpose(t: Text, given: _Operands) -> None:
     """One element a thread."""
-    out = matter.out(t)
-    memory, place, _ = matter.operand(t, 0)
-    rows, count = matter.op.shape
+    out = given.out(t)
+    memory, place, _ = given.operand(t, 0)
+    rows, count = given.op.shape
     t.let(f"line = piece // {u(count)}", f"near = piece % {u(count)}")
     t.add(f"found = {memory}[{place} + near * {u(padded(rows, VECTOR))} + line]")
     t.add(f"floats[{out} + line * {u(padded(count, VECTOR))} + near] = found")
 
 
-def _by_vector(t: Text, matter: _Matter) -> None:
+def _by_vector(t: Text, given: _Operands) -> None:
     """Matrix times vector: one element a thread, four columns at a time."""
-    out = matter.out(t)
-    left, left_place, left_aligned = matter.operand(t, 0)
-    right, right_place, right_aligned = matter.operand(t, 1)
-    count = matter.shapes[0][1]
+    out = given.out(t)
+    left, left_place, left_aligned = given.operand(t, 0)
+    right, right_place, right_aligned = given.operand(t, 1)
+    count = given.shapes[0][1]
     t.let(f"line = {left_place} + {times('piece', padded(count, VECTOR))}")
     t.add(f"total = {ZERO}")
     with t.count("i", u(0), u(padded(count, VECTOR)), u(VECTOR)):
@@ -298,11 +298,11 @@ def _by_vector(t: Text, matter: _Matter) -> None:
     t.add(f"floats[{out} + piece] = total")
 
 
-def _by_matrix(t: Text, matter: _Matter) -> None:
+def _by_matrix(t: Text, given: _Operands) -> None:
     """Matrix times matrix: a thread sums four columns of a few rows."""
-    out = matter.out(t)
-    left, left_place, _ = matter.operand(t, 0)
-    (rows, inner), (_, count) = matter.shapes
+    out = given.out(t)
+    left, left_place, _ = given.operand(t, 0)
+    (rows, inner), (_, count) = given.shapes
     wide = padded(count, VECTOR)
     pieces = wide // VECTOR
     t.let(f"line0 = piece // {u(pieces)} * {u(ROWS_AT_ONCE)}", f"near = piece % {u(pieces)} * {u(VECTOR)}")
@@ -312,7 +312,7 @@ def _by_matrix(t: Text, matter: _Matter) -> None:
         t.let(f"l{r} = {left_place} + {times('line', padded(inner, VECTOR))}")
         t.add(*(f"s{r}_{e} = {ZERO}" for e in range(VECTOR)))
     begin = 0
-    for memory, place, length in matter.rights(t):
+    for memory, place, length in given.rights(t):
         with t.count("i", u(0), u(length), u(1)):
             t.add(f"x0, x1, x2, x3 = ld4({memory}, {place} + {times('i', wide)} + near)")
             for r in range(ROWS_AT_ONCE):

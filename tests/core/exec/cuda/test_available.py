@@ -10,7 +10,7 @@ import pytest
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.cuda import available
-from abw.core.exec.cuda.available import look, open_device
+from abw.core.exec.cuda.available import inspect, open_device
 from abw.core.exec.cuda.driver import driver
 from abw.core.exec.cuda.driver.driver import Driver, load_driver
 from abw.core.exec.cuda.driver.toolkit import Toolkit
@@ -50,7 +50,7 @@ def test_kernels_compiled_elsewhere_need_no_compiler(nothing_is_kept: Path) -> N
     (nothing_is_kept / "kernels").mkdir()
     (nothing_is_kept / "kernels" / "0.cubin").touch()
     with given(FakeLibrary(), None):
-        compiler = look()[1]
+        compiler = inspect()[1]
         assert open_device().traits.name == "Simulated GPU"
     assert compiler.ok
     assert "1 kernels compiled before" in compiler.value
@@ -60,7 +60,7 @@ def test_kernels_compiled_elsewhere_need_no_compiler(nothing_is_kept: Path) -> N
 def test_with_all_there_is_a_device() -> None:
     library = FakeLibrary()
     with given(library, WHOLE):
-        gpu, compiler, costs = look()
+        gpu, compiler, costs = inspect()
         assert all(need.ok for need in (gpu, compiler, costs))
         assert not gpu.hint
         assert not compiler.hint
@@ -73,7 +73,7 @@ def test_with_all_there_is_a_device() -> None:
 def test_a_driver_without_a_gpu() -> None:
     library = FakeLibrary()
     with given(library, WHOLE), patch.object(library, "_cuInit", lambda flags: driver.NO_DEVICE):
-        gpu, _ = look()
+        gpu, _ = inspect()
     assert not gpu.ok
     assert "cuInit failed" in gpu.value
     assert "nvidia-smi" in gpu.hint
@@ -82,7 +82,7 @@ def test_a_driver_without_a_gpu() -> None:
 def test_a_gpu_or_a_driver_that_is_too_old() -> None:
     library = FakeLibrary()
     with given(library, WHOLE), patch.dict(fakedriver._ATTRIBUTES, {75: 6, 76: 1}):
-        assert not look()[0].ok
+        assert not inspect()[0].ok
         with pytest.raises(AbwError, match=r"compute capability 6\.1"):
             open_device()
     assert library.retained == 0
@@ -92,7 +92,7 @@ def test_a_gpu_or_a_driver_that_is_too_old() -> None:
         return 0
 
     with given(library, WHOLE), patch.object(library, "_cuDriverGetVersion", version):
-        gpu = look()[0]
+        gpu = inspect()[0]
     assert gpu.ok
     assert "CUDA 12.4" in gpu.value
     assert "CUDA_HOME" in gpu.hint
@@ -100,7 +100,7 @@ def test_a_gpu_or_a_driver_that_is_too_old() -> None:
 
 def test_without_ptxas_the_driver_compiles() -> None:
     with given(FakeLibrary(), Toolkit(WHOLE.nvvm, WHOLE.libdevice, None)):
-        compiler = look()[1]
+        compiler = inspect()[1]
     assert compiler.ok
     assert "no ptxas" in compiler.value
 

@@ -92,12 +92,12 @@ def test_the_executor_chooses_by_what_is_kept(traits: Traits, monkeypatch: pytes
 
 def test_doctor_says_which_are_in_use(traits: Traits) -> None:
     with machine(FakeLibrary(), WHOLE):
-        *_, need = available.look()
+        *_, need = available.inspect()
         assert need.ok
         assert "not measured" in need.value
         assert "abw calibrate --device cuda" in need.hint
         kept = keep_costs(traits, MEASURED)
-        *_, need = available.look()
+        *_, need = available.inspect()
     assert f"measured ({kept.path}): 50.0 TFLOP/s" in need.value
     assert not need.hint
 
