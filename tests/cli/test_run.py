@@ -163,7 +163,7 @@ def test_a_wrong_result_fails_the_verification_and_keeps_no_run(
     abw: Abw, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Swaps two operand rows between planning and execution."""
-    from abw.core.run import minibatches, streaming
+    from abw.core.run import checks, minibatches
 
     def swapped(graph: Graph, schedule: Schedule, keep: None) -> Plan:
         planned = plan(graph, schedule, keep)
@@ -174,7 +174,7 @@ def test_a_wrong_result_fails_the_verification_and_keeps_no_run(
         return planned
 
     monkeypatch.setattr(minibatches, "plan", swapped)
-    monkeypatch.setattr(streaming, "check_plan", lambda graph, planned: None)
+    monkeypatch.setattr(checks, "check_plan", lambda graph, planned: None)
     done = abw(*SMALL, "--verify")
     assert done.code == 1
     assert "differs from the reference" in done.err
