@@ -18,7 +18,7 @@ from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import init_params
 from abw.core.plan.plan import plan
-from abw.core.run import streaming
+from abw.core.run import checks
 from abw.core.run.checks import TOLERANCE
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.spec.load import Overrides
@@ -154,5 +154,5 @@ def test_random_models_are_right_and_planted_errors_are_seen() -> None:
 def test_the_shaken_runs_are_asked_only_where_something_differs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "shaken_runs", lambda *_: pytest.fail("nothing differs"))
+    monkeypatch.setattr(checks, "shaken_runs", lambda *_: pytest.fail("nothing differs"))
     run(written(tmp_path, 0, 0), Overrides(), RunOptions(policy="depth", verify=True, keep=False))
