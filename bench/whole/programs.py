@@ -143,7 +143,7 @@ def trees(specs: Path, file: Path, runs: int) -> Row:
         net.run(lambda root: state(root) and None, roots, batch=64)
 
     run()
-    engine = net._session.ready().engine
+    engine = net._session.engine()
     graph = engine.graph(joined(engine.segments))[0]
     made = plan(graph, get_policy("critical").schedule(graph.dag))
     work = {"recorded": recorded, "run": run, "kernels": lambda: net.executor.run(made)}

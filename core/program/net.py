@@ -321,10 +321,10 @@ class Net:
     @property
     def params(self) -> Mapping[str, NDArray[np.float32]]:
         """The parameters and tables by their names; they cannot be written."""
-        ready = self._session.ready()
+        params = self._session.engine().params
         names = [*(p.name for p in self.library.params), *(t.name for t in self.library.tables)]
         found = {}
-        for name, value in zip(names, (*ready.params.values, *ready.params.tables), strict=True):
+        for name, value in zip(names, (*params.values, *params.tables), strict=True):
             found[name] = value.view()
             found[name].flags.writeable = False
         return found

@@ -10,12 +10,10 @@ import numpy as np
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Executor
-from abw.core.exec.params import Params
 from abw.core.exec.planned_tape import joined_schedules
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.graph.graph import Graph
 from abw.core.ir.model import Library
-from abw.core.ir.network import Network
 from abw.core.policy.schedule import Policy, Schedule
 from abw.core.program.engines.engine import Engine
 from abw.core.program.engines.expanded import OpEngine
@@ -48,16 +46,6 @@ class How:
     policy: str
     threads: int | None
     seed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A network with its parameters, and what executes it, at this granularity."""
-
-    network: Network
-    params: Params
-    engine: Engine
-    granularity: ProgramGranularity
 
 
 @dataclass(slots=True)
@@ -99,7 +87,7 @@ class Session:
         self.runner: Runner | None = None
         self.last: BatchRunner | None = None
         self._outer: Runner | None = None
-        self._prepared: Prepared | None = None
+        self._engine: Engine | None = None
         self.recorder = new_recorder(width_of(library))
         self.recorder.divert(self.refuse_idle)
 
@@ -130,42 +118,35 @@ class Session:
     def extend(self, library: Library) -> None:
         """Go on with a library that has more types behind the ones so far."""
         self.library = library
-        self._prepared = self.last = None
+        self._engine = self.last = None
 
     @property
     def recorded(self) -> int:
         """How many nodes are recorded and not yet computed."""
         return (self.recorder.next - self.recorder.begun) // self.recorder.step
 
-    def ready(self, granularity: ProgramGranularity | None = None) -> Prepared:
-        """The network with its parameters, prepared for a granularity (None: that of the last run).
+    def engine(self, granularity: ProgramGranularity | None = None) -> Engine:
+        """What executes programs at a granularity (None: that of the last run).
 
-        It is made when first needed, and again for another granularity. Errors: SpecError for weights that do
-        not fit, AbwError.
+        It is prepared when first needed, and again for another granularity. Errors: SpecError for weights
+        that do not fit, AbwError.
         """
-        held = self._prepared
-        if held is None:
-            network = library_network(self.library)
-            params = make_params(network, load_weights(self.library), self.how.seed)
-        elif granularity in (None, held.granularity):
+        held, kind = self._engine, ENGINES[granularity or DEFAULT_GRANULARITY]
+        if held is not None and (granularity is None or type(held) is kind):
             return held
-        else:
-            network, params = held.network, held.params
-        granularity = granularity or DEFAULT_GRANULARITY
-        engine = ENGINES[granularity](
-            network, params, self.executor, self.how.threads, self._policy, self.inputs
-        )
-        self._prepared = Prepared(network, params, engine, granularity)
-        return self._prepared
+        cells = held.cells if held else library_network(self.library)
+        params = held.params if held else make_params(cells, load_weights(self.library), self.how.seed)
+        self._engine = kind(cells, params, self.executor, self.how.threads, self._policy, self.inputs)
+        return self._engine
 
     def begin(self, granularity: ProgramGranularity, log: Log | None = None) -> BatchRunner:
         """Begin a mini-batch, to be ended by `end`. Errors: AbwError while another one runs."""
         if self.runner is not None:
             raise AbwError("the net runs already: a program cannot run it, nor a scope be inside another")
-        ready = self.ready(granularity)
+        engine = self.engine(granularity)
         self.recorder.restore()
         self.inputs.begin()
-        runner = BatchRunner(self.recorder, ready.engine, self._fibers, self.how.seed, log)
+        runner = BatchRunner(self.recorder, engine, self._fibers, self.how.seed, log)
         self._enter(runner)
         return runner
 
@@ -253,9 +234,9 @@ class Session:
         for item, number in zip(items, numbers, strict=True):
             if self.runner is not None:
                 raise AbwError("the net runs already: a program cannot run it")
-            ready, recorder = self.ready(), self.recorder
+            engine, recorder = self.engine(), self.recorder
             self.inputs.begin()
-            tape = EagerTape(ready.network, ready.params, self.inputs, recorder.next // recorder.step)
+            tape = EagerTape(engine.cells, engine.params, self.inputs, recorder.next // recorder.step)
             runner = EagerRunner(tape, self.how.seed, forced)
             self._enter(runner)
             recorder.divert(tape.write)

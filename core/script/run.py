@@ -139,8 +139,8 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
         net, options = self.program.net, self.options
         with self.clock("compile"):
             if options.check_finite:
-                ready = self.session.ready()
-                refuse_weights(ready.network, ready.params)
+                engine = self.session.engine()
+                refuse_weights(engine.cells, engine.params)
             self.engine = prepare(net, options.granularity)
             prepared(net.executor)
             if options.data.is_file():

@@ -59,7 +59,7 @@ class Engine:
     ) -> None:
         """Prepare the executor."""
         self.cells, self.network = cells, self._executed_network(cells)
-        self._params, self._inputs, self._policy, self._executor = params, inputs, policy, executor
+        self.params, self._inputs, self._policy, self._executor = params, inputs, policy, executor
         self._names = tuple(t.name for t in self.network.types)
         self._slots = np.array([len(t.slots) for t in cells.types], np.int32)
         self._first: dict[bytes, Planned] = {}
@@ -237,7 +237,7 @@ class Engine:
 
     def _constant(self, reference: int) -> NDArray[np.float32]:
         given = self._inputs.row(self.network, reference)
-        return constant_value(self.network, self._params, reference) if given is None else given
+        return constant_value(self.network, self.params, reference) if given is None else given
 
     def graph(self, segment: Segment, given: tuple[Floats, ...] | None = None) -> tuple[Graph, Longs, Ints]:
         """A segment as a graph, whose nodes are in the order of their types; the references that it reads of

@@ -94,7 +94,7 @@ def test_verify_finds_nothing_wrong(net: Net) -> None:
 def test_verify_sees_a_wrong_value_and_wrong_decisions(tmp_path: Path) -> None:
     broken = small(tmp_path)
     assert broken.run(Programs(broken).parse, SENTENCES[:1])
-    broken._session.ready().params.values[1][:] += 0.5  # the executor has packed the weights as they were
+    broken._session.engine().params.values[1][:] += 0.5  # the executor has packed the weights as they were
     found = broken.verify(Programs(broken).parse, SENTENCES)
     assert not found.ok and found.difference > 1e-3
 
@@ -446,7 +446,7 @@ def test_values_of_other_nets_are_refused(net: Net, tmp_path: Path) -> None:
 
 def test_scores_that_are_no_numbers_fail_their_instance_alone(tmp_path: Path) -> None:
     broken = small(tmp_path)
-    params = broken._session.ready().params
+    params = broken._session.engine().params
     table = params.tables[0].copy()
     table[3] = np.nan
     broken.executor.update(replace(params, tables=(table, *params.tables[1:])))

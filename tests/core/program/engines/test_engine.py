@@ -52,7 +52,7 @@ def test_what_was_run_before_is_neither_scheduled_nor_planned(tmp_path: Path) ->
     parse = Programs(net).parse
     first = net.run(parse, SENTENCES)
     pieces = len(policy.asked)
-    assert pieces == len(net._session.ready().engine.segments) > 3
+    assert pieces == len(net._session.engine().segments) > 3
     again = net.run(parse, SENTENCES)
     assert len(policy.asked) == pieces
     for a, b in zip(first, again, strict=True):
@@ -67,13 +67,13 @@ def test_plans_are_not_kept_without_end(tmp_path: Path, monkeypatch: pytest.Monk
     net = small(tmp_path, executor="blas")
     for number in range(12):
         net.run(Programs(net).parse, [[number, 3, 1], [2]])
-        assert net._session.ready().engine._kept < 100
+        assert net._session.engine()._kept < 100
 
 
 def test_plans_of_all_pieces_are_right(tmp_path: Path) -> None:
     net = small(tmp_path, executor="blas")
     net.run(Programs(net).parse, SENTENCES)
-    engine = net._session.ready().engine
+    engine = net._session.engine()
     known, held = engine._first, []
     while known:
         (found,) = known.values()
@@ -92,7 +92,7 @@ def test_the_tape_runs_what_plans_run(
     taped, planned = nets
     found = [net.run(partial(program, net, abw.each), drawn) for net in nets]
     assert bits(found[0]) == bits(found[1])
-    tape, plans = taped._session.ready().engine, planned._session.ready().engine
+    tape, plans = taped._session.engine(), planned._session.engine()
     assert tape.tape is not None and plans.tape is None
     assert tape.batches == plans.batches
     assert len(tape.plans) == 0
@@ -105,9 +105,9 @@ def test_the_tape_runs_what_plans_run(
 
 def in_order(net: Net) -> None:
     """The batches that are shown are those that were run: rows are given batch by batch."""
-    engine, arenas = net._session.ready().engine, arenas_of(net._session.ready().network)
+    engine, arenas = net._session.engine(), arenas_of(net._session.engine().network)
     assert engine.tape is not None and not engine.plans
-    width, last = net._session.ready().network.width, dict.fromkeys(range(len(arenas.shape)), -1)
+    width, last = net._session.engine().cells.width, dict.fromkeys(range(len(arenas.shape)), -1)
     for graph, schedule in engine.pieces:
         check_schedule(graph.dag, schedule)
         for t, nodes in zip(schedule.type, np.split(schedule.nodes, schedule.ptr[1:-1]), strict=True):
@@ -127,7 +127,7 @@ def test_large_pieces_are_planned_amid_those_of_the_tape(
     net = small(tmp_path, threads=2)
     for _ in range(2):
         found = net.run(Programs(net).parse, SENTENCES)
-        engine = net._session.ready().engine
+        engine = net._session.engine()
         assert engine.tape is not None
         assert (engine.tape.batches == 0) == (limit == 1) and engine.tape.batches < engine.batches
         for a, b in zip(found, alone, strict=True):
@@ -140,7 +140,7 @@ def test_without_numba_s_compiler_there_is_no_tape(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("numba.config.DISABLE_JIT", 1)
     net = small(tmp_path)
     found = net.run(Programs(net).parse, SENTENCES)
-    assert net._session.ready().engine.tape is None and taped._session.ready().engine.tape is not None
+    assert net._session.engine().tape is None and taped._session.engine().tape is not None
     assert [(actions, value.tobytes()) for actions, value in found] == [
         (actions, value.tobytes()) for actions, value in wanted
     ]
@@ -154,7 +154,7 @@ def test_a_trace_is_the_graph_of_all_calls(tmp_path: Path) -> None:
     assert graph.instances == 1 and set(graph.instance.tolist()) == {0}
     schedule = get_policy("critical").schedule(graph.dag)
     check_schedule(graph.dag, schedule)
-    segments = net._session.ready().engine.segments
+    segments = net._session.engine().segments
     assert len(segments) == 6
     whole = joined(segments)
     np.testing.assert_array_equal(np.diff(whole.operand_ptr).sum(), len(whole.operand))

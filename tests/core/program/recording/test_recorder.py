@@ -45,7 +45,7 @@ def nets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Net, Net]:
 
 def tapes(net: Net) -> list[tuple[object, ...]]:
     """What was recorded in the last run: of words all but what tells nets apart."""
-    engine = net._session.ready().engine
+    engine = net._session.engine()
     pieces = [held[0] for held in engine._recorded if isinstance(held, tuple)]
     words = [(p.nodes, (p.words >> BITS).tolist(), (p.words % SHAPES).tolist()) for p in pieces]
     arrays = [(s.type.tolist(), s.instance.tolist(), s.operand.tolist()) for s in engine.segments]
@@ -93,7 +93,7 @@ def test_the_tape_grows(tmp_path: Path) -> None:
 
     nets = small(tmp_path), by_python(tmp_path)
     found = [net.run(partial(many, net), [6000, 3]) for net in nets]
-    assert nets[0]._session.ready().engine.nodes == 6003
+    assert nets[0]._session.engine().nodes == 6003
     for got, wanted in zip(*found, strict=True):
         assert got.tobytes() == wanted.tobytes()
 

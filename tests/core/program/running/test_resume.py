@@ -74,7 +74,7 @@ def test_whose_each_call_is(net: Net, drawn: list[list[str]], generators: bool) 
 
     found = net.run(generator if generators else function, drawn, errors="return")
     calls = [one.args[0] if isinstance(one, ValueError) else one for one in found]
-    whose = joined(net._session.ready().engine.segments).instance
+    whose = joined(net._session.engine().segments).instance
     assert np.bincount(whose, minlength=len(drawn)).tolist() == calls
     for ways, one in zip(drawn, found, strict=True):
         stops = [way for way in ways if way in ("raise", "return")]

@@ -78,17 +78,17 @@ def test_every_executor_takes_them(net: Net, tmp_path: Path, name: str) -> None:
 def test_their_plans_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     net = small(tmp_path, executor="blas")
     held = []
-    ready = net._session.ready()
-    run = ready.engine._executor.run
+    engine = net._session.engine()
+    run = engine._executor.run
 
     def noting(plan: Any) -> Any:  # noqa: ANN401
         held.append(plan)
         return run(plan)
 
-    monkeypatch.setattr(ready.engine._executor, "run", noting)
+    monkeypatch.setattr(engine._executor, "run", noting)
     for _ in range(2):
         net.run(lambda numbers: read(net, numbers), VECTORS)
-    assert len(held) == 2 * len(ready.engine.segments) > 4
+    assert len(held) == 2 * len(engine.segments) > 4
     for plan in held:
         check_plan(plan.graph, plan)
         check_schedule(plan.graph.dag, plan.schedule)
