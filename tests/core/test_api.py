@@ -140,13 +140,15 @@ def test_a_model_may_be_called_while_its_stream_is_not_at_its_end(
     assert len(others) == len(pieces) + 1 > 10
 
 
-def test_calls_on_several_threads_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_on_several_threads_wait_for_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They share the executor's memory."""
     model, lines = (
         abw.load("specs/treelstm.yaml", policy="depth", threads=1),
         ["(3 (2 It) (4 works))", "(2 Fine)"],
     )
-    Path("t.txt").write_text("\n".join(lines * 40))
+    (tmp_path / "t.txt").write_text("\n".join(lines * 40))
     wanted, inside, most = model(lines), 0, 0
     plain = model.columns
 
@@ -158,7 +160,7 @@ def test_calls_on_several_threads_wait_for_each_other(monkeypatch: pytest.Monkey
         inside -= 1
 
     monkeypatch.setattr(model, "columns", columns)
-    streamed = model.stream("t.txt")
+    streamed = model.stream(tmp_path / "t.txt")
     with ThreadPoolExecutor(3) as pool:
         found = list(pool.map(lambda _: model(lines)["classes"].values, range(9)))
         pieces = [pool.submit(next, streamed).result()["classes"].values[:4]]
