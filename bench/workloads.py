@@ -28,7 +28,7 @@ from abw.core.policy.schedule import Policy
 from abw.core.run.learning import Asked, choose_from, launch_seconds, train
 from abw.core.run.minibatches import MiniBatch, planned
 from abw.core.run.options import PRESETS, Preset
-from abw.core.run.parallel import Part, read_parts
+from abw.core.run.parallel import Part, PartRunner
 from abw.core.run.workload import (
     Networks,
     Workload,
@@ -193,7 +193,7 @@ class System:
         side_by_side, self.product_flops = False, 0
         begun = time.perf_counter()
         of = self._ready.policy, self._ready.executor, clock, lambda *_: None
-        for _, many, found in read_parts([self._part], *of):
+        for _, many, found in PartRunner(*of).run([self._part]):
             side_by_side = many > 0
             for batch, _, _ in found:
                 self.product_flops += batch.plan.product_flops

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -115,7 +115,6 @@ def print_json(document: Any) -> None:  # noqa: ANN401
 
 def grid(
     *columns: str,
-    rows: Iterable[Sequence[Any]] = (),
     optional: Sequence[str] = (),
     left: Sequence[str] = (),
     prose: str | None = None,
@@ -123,10 +122,46 @@ def grid(
     """Make a table that is whole at every width (`Grid`)."""
     from abw.core.base.grid import Grid
 
-    table = Grid(*columns, optional=optional, left=left, prose=prose)
+    return Grid(*columns, optional=optional, left=left, prose=prose)
+
+
+# Columns of a table of records: by heading a key with a format, or a function of the row.
+Columns = dict[str, str | Callable[[Any], Any]]
+
+
+def table(
+    rows: Iterable[Mapping[str, Any]],
+    columns: Columns,
+    *,
+    style: Callable[[Any], str | None] = lambda row: None,
+    **layout: Any,  # noqa: ANN401 (as of `grid`)
+) -> Grid:
+    """Make a table of records.
+
+    `columns`: by heading, a key with a format (`nodes:,`) or a function of the row; None is left blank.
+    `style`: of a row. `layout`: as of `grid`.
+    """
+    made = grid(*columns, **layout)
     for row in rows:
-        table.add_row(*row)
-    return table
+        made.add_row(*(_cell(row, column) for column in columns.values()), style=style(row))
+    return made
+
+
+def _cell(row: Mapping[str, Any], column: str | Callable[[Any], Any]) -> Any:  # noqa: ANN401 (a text)
+    if callable(column):
+        return column(row)
+    key, _, format = column.partition(":")
+    value = row[key]
+    if isinstance(value, list):
+        return ", ".join(value)
+    return "" if value is None else f"{value:{format}}"
+
+
+def listed(texts: Iterable[str], most: int, noun: str = "") -> str:
+    """List the first texts: `a, b and 3 types more`."""
+    found = list(texts)
+    rest = len(found) - most
+    return ", ".join(found[:most]) + (f" and {rest} {noun} more".replace("  ", " ") if rest > 0 else "")
 
 
 def show(*things: Any, style: str | None = None, whole: bool = False, on_stderr: bool = False) -> None:  # noqa: ANN401

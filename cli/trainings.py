@@ -1,4 +1,4 @@
-"""Trainings as `abw runs` and `abw train` show them."""
+"""Trainings for `abw runs` and `abw train`: tables, curves, documents."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from abw.viz.drawing.chart import Chart
 
 
-def trainings_table(trainings: Sequence[StoredTraining]) -> Any:  # noqa: ANN401
-    """Trainings, one a row."""
-    table = grid(
+def trainings_table(trainings: Sequence[StoredTraining]) -> Any:  # noqa: ANN401 (a table)
+    """Tabulate trainings."""
+    made = grid(
         "training", "date", "model", "epochs", "steps", "loss", "best", "of epoch", "instances/s", "tags",
         "note",
         left=["training", "date", "model", "best", "tags"], prose="note",
@@ -22,20 +22,21 @@ def trainings_table(trainings: Sequence[StoredTraining]) -> Any:  # noqa: ANN401
     )  # fmt: skip
     for each in trainings:
         if each.damage:
-            table.add_row(each.name, "", "damaged", *[""] * 7, each.damage, style="red")
+            made.add_row(each.name, "", "damaged", *[""] * 7, each.damage, style="red")
             continue
-        last = each.rows[-1] if each.rows else None
-        table.add_row(
-            each.name, f"{each.date:%Y-%m-%d %H:%M}", each.about["model"], str(len(each.rows)),
-            f"{last['steps']:,}" if last else "", f"{last['loss']:.4g}" if last else "", best_said(each),
-            str(each.best_epoch or ""), amount(last["instances_per_second"]) if last else "",
-            " ".join(each.tags), each.note,
+        numbers = ["", "", ""]
+        if each.rows:
+            last = each.rows[-1]
+            numbers = [f"{last['steps']:,}", f"{last['loss']:.4g}", amount(last["instances_per_second"])]
+        made.add_row(
+            each.name, f"{each.date:%Y-%m-%d %H:%M}", each.about["model"], str(len(each.rows)), *numbers[:2],
+            best_said(each), str(each.best_epoch or ""), numbers[2], " ".join(each.tags), each.note,
         )  # fmt: skip
-    return table
+    return made
 
 
 def best_said(training: StoredTraining) -> str:
-    """The best epoch's metric with its name."""
+    """The metric of the best epoch, with its name."""
     if training.best is None:
         return ""
     name, value = training.best
@@ -43,12 +44,12 @@ def best_said(training: StoredTraining) -> str:
 
 
 def training_document(training: StoredTraining) -> dict[str, Any]:
-    """A training as --json lists it."""
+    """The document of a training in a list."""
+    found = {"name": training.name, "path": str(training.path)}
     if training.damage:
-        return {"name": training.name, "path": str(training.path), "damage": training.damage}
+        return {**found, "damage": training.damage}
     return {
-        "name": training.name,
-        "path": str(training.path),
+        **found,
         "date": training.date.isoformat(),
         "note": training.note,
         "tags": list(training.tags),
@@ -60,7 +61,7 @@ def training_document(training: StoredTraining) -> dict[str, Any]:
 
 
 def charts_of(*trainings: StoredTraining) -> list[Chart]:
-    """Loss and metrics over epochs, each training with its lines."""
+    """Chart loss and metrics over epochs, with lines for each training."""
     from abw.viz.drawing.chart import curve_charts
 
     title = " and ".join(dict.fromkeys(str(each.about["model"]) for each in trainings))
@@ -76,7 +77,7 @@ def show_curves(*trainings: StoredTraining) -> None:
 
 
 def print_training(training: StoredTraining) -> None:
-    """All of one training."""
+    """Print everything about a training."""
     show(trainings_table([training]), "")
     show_curves(training)
     about = training.about
@@ -86,7 +87,7 @@ def print_training(training: StoredTraining) -> None:
 
 
 def print_training_diff(report: dict[str, Any], one: StoredTraining, other: StoredTraining) -> None:
-    """How two trainings differ."""
+    """Print how two trainings differ."""
     table = grid("", one.name, other.name)
     for name, pair in report["options"].items():
         table.add_row(name, *map(str, pair))

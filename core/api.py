@@ -59,7 +59,7 @@ from abw.core.run.checks import refuse_values, refuse_weights
 from abw.core.run.footprint import require_weights
 from abw.core.run.learning import Asked, Choice, launch_seconds, policy_of
 from abw.core.run.minibatches import MiniBatch, run_one
-from abw.core.run.parallel import Part, read_parts
+from abw.core.run.parallel import Part, PartRunner
 from abw.core.run.streaming import columns_of, read_ahead
 from abw.core.run.workload import (
     Networks,
@@ -84,14 +84,14 @@ Floats = NDArray[np.float32]
 # A file in the model's data format (a `Path`), Python objects, or what `LoadedModel.read` or
 # `Instances.from_arrays` gave.
 Given = os.PathLike[str] | Iterable[object] | Instances
-# What becomes of an instance that cannot be read or run: it ends the call, or `Outputs.errors` has it.
+# An instance that cannot be read or run ends the call, or is listed in `Outputs.errors`.
 Errors = Literal["raise", "return"]
 _ERRORS = get_args(Errors)
 
 
-# Mini-batches in order, each with a column for each of a model's outputs.
+# Mini-batches in order, each with a column for every output of the model.
 Columns = Iterator[tuple[MiniBatch, tuple[Column, ...]]]
-# Some instances, what they give, and afterwards which of them the model could not be run on.
+# Instances, their outputs, and afterwards those that the model could not be run on.
 _Run = tuple[Piece, Columns, list[InstanceError]]
 
 
@@ -116,20 +116,19 @@ def load(
     allow_outside: bool = False,
     check_finite: bool = False,
 ) -> LoadedModel:
-    """A model ready to run: what `abw run`'s options of the same names say.
+    """Load a model, ready to run. The options are those of `abw run`.
 
-    `spec` is a file, or the name of a model that ships (`abw specs` lists them).
-    `weights` is a file of trained ones (else those that the spec names, else random ones from `seed`);
-    `seed` is that of learning, of weights not given and of the data's coin: with None the coin's is the
-    spec's `data.seed`, the others are 0;
-    `data` what a policy is learned from that is not on disk yet (else what the spec names): a file, or
-    instances, of which a spec of format json has its kinds, links and fields then; `policy` a name, a
-    policy's `.json` file, one of your own by its place (`module:Class` or `policy.py`) or as an object with
-    `schedule(dag)`, whose schedules are checked; with `allow_outside` the spec may name files outside its
-    folder; with `check_finite` a NaN or an infinity, in the weights or in any value that is computed, is an
-    AbwError that says where it is. Errors: SpecError with all that is wrong
-    in the spec, AbwError. Cost: the kernels' compilation, 0.1 to 0.3 s; nothing where they
-    are on disk from before.
+    `spec`: a file, or the name of a shipped model (`abw specs`). `weights`: a file of trained weights, by
+    default the spec's, else random ones from `seed`. `data`: a file, or instances, from which policies are
+    learned that are not on disk yet, by default the spec's; instances also define kinds, links and fields of
+    a spec of format json. `policy`: a name, a policy's `.json` file, your own as `module:Class` or
+    `policy.py`, or an object with `schedule(dag)`, whose schedules are checked. `seed`: of learning, random
+    weights (0) and the data's coin (the spec's `data.seed`). `allow_outside`: the spec may name files outside
+    its folder. `check_finite`: a NaN or an infinity, in the weights or in any computed value, is an AbwError
+    with its place.
+
+    Errors: SpecError with all mistakes in the spec; AbwError. Cost: compiling the kernels, 0.1 to 0.3 s,
+    unless they are on disk.
     """
     _require("precision", precision, PRECISIONS)
     _require("granularity", granularity, get_args(Granularity))
@@ -163,7 +162,7 @@ def load(
     return _prepared(model, networks, params, (executor, precision), options)
 
 
-# What a `LoadedModel` takes behind its executor.
+# The arguments of `LoadedModel` after its executor.
 _Options = tuple[str | Policy, Choice, int, bool, Instances | None, int | None]
 
 
@@ -174,14 +173,14 @@ def _prepared(
     executor: tuple[str, Precision],
     options: _Options,
 ) -> LoadedModel:
-    """A model with a fresh executor. Errors: AbwError for one that this machine does not have."""
+    """Make a model with a fresh executor. Errors: AbwError if this machine does not have it."""
     ready = executor_of(*executor)
     ready.prepare(networks.network, params, options[-1])
     return LoadedModel(model, networks, params, ready, *options)
 
 
 def _require(what: str, given: str, known: Sequence[str]) -> None:
-    """Raise AbwError for a name that is none of those known."""
+    """Raise AbwError for an unknown name."""
     if given not in known:
         raise AbwError(f"no {what} is called '{given}'", hint=did_you_mean(given, known))
 
@@ -189,17 +188,15 @@ def _require(what: str, given: str, known: Sequence[str]) -> None:
 class LoadedModel:
     """A model with its parameters, its policy and its executor; made by `load`.
 
-    Instances are given as a file in the model's data format (a `Path`), or as a sequence of Python objects:
-    what these are in each format says `abw.core.data.given.objects.EXPECTED`. An instance's text, as it
-    stands in a file, is right in all formats. `spec` is the checked spec, `executor` what computes, `outputs`
-    what the spec's outputs are. Its memory is one run's: of several threads only one may use a model at a
-    time.
+    Instances are a file in the model's data format (a `Path`), or a sequence of Python objects, described for
+    each format in `abw.core.data.given.objects.EXPECTED`; an instance's text, as in a file, is valid in all
+    formats. `spec`: the checked spec; `executor`: computes; `outputs`: the spec's outputs.
 
     Calls on several threads wait for each other; to run at once they need a model each.
 
-    A model can be copied (`copy.deepcopy`) and pickled, for another process too: the copy has the weights of
-    that moment, and an executor of its own, compiled or loaded from disk where the copy is made. A policy
-    that is an object of one's own is copied along.
+    A model can be copied (`copy.deepcopy`) and pickled, also for another process: the copy has the current
+    weights, and its own executor, compiled or loaded from disk where the copy is made. A policy object is
+    copied along.
     """
 
     def __init__(
@@ -241,11 +238,11 @@ class LoadedModel:
         return _prepared, (self.spec, self._networks, params, executor, given)
 
     def __call__(self, instances: Given, *, errors: Errors = "raise") -> Outputs:
-        """The outputs of some instances, in their order; run in mini-batches of the spec's size.
+        """Run instances in mini-batches of the spec's size; returns their outputs in order.
 
-        With `errors="return"` an instance that cannot be read or run has no values, and `Outputs.errors` says
-        by its number why; the others are what they are without it. Else that ends the call: DataError with up
-        to ten places of what cannot be read, InstanceError. Errors: AbwError.
+        With `errors="return"`, an instance that cannot be read or run has no values, and its error stands in
+        `Outputs.errors` by its number; the others are not affected. Otherwise it is raised: DataError with up
+        to ten places of malformed data, or InstanceError. Errors: AbwError.
         """
         _require("errors", errors, _ERRORS)
         with self._lock:
@@ -261,9 +258,10 @@ class LoadedModel:
         return self._outputs([(piece, found, left)])
 
     def stream(self, file: str | os.PathLike[str], *, errors: Errors = "raise") -> Iterator[Outputs]:
-        """The outputs of a file's instances as they come, some mini-batches at a time, in bounded memory.
+        """Run a file's instances, some mini-batches at a time, in bounded memory; yields their outputs.
 
-        `-` is standard input. `errors` and what is raised: as of a call; numbers are within what is given.
+        `-` is standard input. `errors`, and what is raised, are those of a call; instances are numbered
+        within each yielded part.
         """
         _require("errors", errors, _ERRORS)
         pieces = self._run(Path(file), errors)
@@ -275,7 +273,7 @@ class LoadedModel:
             yield found
 
     def _run(self, file: Path, errors: Errors) -> Iterator[_Run]:
-        """The instances of a file piece by piece; with "return" what the model cannot be run on is told."""
+        """Run the instances of a file, piece by piece; with "return", failing instances are collected."""
 
         def parts() -> Iterator[Part]:
             for piece in self._pieces(file, errors):
@@ -288,7 +286,7 @@ class LoadedModel:
             yield piece, found, left
 
     def _pieces(self, file: Path, errors: Errors) -> Iterator[Piece]:
-        """The instances of a file as they come."""
+        """Read the instances of a file, piece by piece."""
         data = self.spec.data
         with open_feed(file) as feed:
             (first, size), skip = read_ahead(data.batch), errors == "return"
@@ -298,14 +296,14 @@ class LoadedModel:
                 yield from map(chunk_piece, chunks)
 
     def read(self, instances: Given) -> Instances:
-        """The instances as arrays: their vertices, links and fields. Errors: DataError, AbwError.
+        """Read instances as arrays of their vertices, links and fields. Errors: DataError, AbwError.
 
-        TypeError for a bare text, a number, None: they are neither a file nor a sequence of instances.
+        TypeError for a bare text, a number or None, which are neither a file nor a sequence of instances.
         """
         return self.read_some(instances, None)
 
     def read_some(self, instances: Given, errors: dict[int, AbwError] | None) -> Instances:
-        """As `read`; with `errors`, objects that are wrong are left out, and put there by their numbers."""
+        """Read instances; with `errors`, malformed ones are left out, and added to it by their numbers."""
         if isinstance(instances, Instances):
             return conform(instances, self.spec.given)
         data = self.spec.data
@@ -323,16 +321,16 @@ class LoadedModel:
         )
 
     def graph(self, instances: Given) -> Graph:
-        """The dataflow graph of all of them as one mini-batch; what grows has grown then."""
+        """Construct the dataflow graph of all instances as one mini-batch, after growth."""
         workload = open_workload(self.spec, self.read(instances), self._networks)
         workload = whole(workload, executor=self.executor)
         return workload.graph(0, len(workload.instances))
 
     def schedule(self, graph: Graph, policy: str | Policy | None = None) -> Schedule:
-        """The batches of a graph, by the model's policy or another one (a name, or with `schedule(dag)`).
+        """Schedule a graph by the model's policy or another one: a name, or an object with `schedule(dag)`.
 
-        One that was not learned yet is learned from the spec's data. Errors: AbwError for a name that no
-        policy has, and where an object's schedule is not one of the graph.
+        A policy that must be learned is learned from the spec's data. Errors: AbwError for an unknown name,
+        and if an object's schedule does not fit the graph.
         """
         if policy is None:
             chosen = self._ready()
@@ -341,26 +339,26 @@ class LoadedModel:
         return self._networks.launched(graph, chosen.schedule(self._networks.seen(graph)))
 
     def plan(self, graph: Graph, schedule: Schedule | None = None) -> Plan:
-        """A schedule (the model's own if none is given) with its memory. Errors: AbwError for a wrong one."""
+        """Plan the memory of a schedule, by default the model's own. Errors: AbwError for a wrong one."""
         given = self.schedule(graph) if schedule is None else checked(schedule, graph.dag, "schedule")
         return plan(graph, self.executor.arrange(graph, given))
 
     def run(self, planned: Plan) -> Result:
-        """Execute a plan. Read the result before the next run: that takes the memory again."""
+        """Execute a plan. Read the result before the next run, which reuses the memory."""
         return self._current().run(planned)
 
     def _current(self) -> Executor:
-        """The executor, with the weights that training has made meanwhile."""
+        """The executor, updated with the weights of training."""
         if self._learner is not None and self._taken != self._learner.passes.changes:
             self.executor.update(self._params)
             self._taken = self._learner.passes.changes
         return self.executor
 
     def trainer(self, policy: str | Policy = "sufficient", *, seed: int | None = None) -> Trainer:
-        """What trains this model as its spec's section `train` says; the model has the weights that it makes.
+        """Make a trainer by the spec's section `train`; the model uses the weights that it learns.
 
-        It begins with the weights that the model has now. Words of tables without a vocabulary are hashed:
-        `abw train` makes a vocabulary of the training data. Errors: AbwError for what cannot be trained.
+        Training begins with the current weights. Words of tables without a vocabulary are hashed (`abw train`
+        makes a vocabulary of the training data). Errors: AbwError for a model that cannot be trained.
         """
         if self.executor.precision != "float32":
             raise AbwError(
@@ -381,9 +379,9 @@ class LoadedModel:
         return Trainer(learner, workload)
 
     def gradients(self, instances: Given) -> tuple[float, dict[str, Floats]]:
-        """The loss of some instances by the spec's section `train`, and its gradients by parameter and table.
+        """Compute the loss of instances by the section `train`, and its gradients by parameter and table.
 
-        Errors: as a call, and AbwError for what cannot be trained.
+        Errors: those of a call, and AbwError for a model that cannot be trained.
         """
         with self._lock:
             if self._gradients is None:
@@ -396,9 +394,9 @@ class LoadedModel:
         return loss, found
 
     def warm(self) -> int:
-        """Compile or load all that a call needs, by running some of the spec's own data; how many instances.
+        """Compile or load what a call needs by running some of the spec's data; returns how many instances.
 
-        Errors: as `read` and a call. Cost: up to some seconds where nothing is on disk from before.
+        Errors: those of `read` and of a call. Cost: up to some seconds if nothing is on disk yet.
         """
         sample, used = self._sampled(min(64, self.spec.data.batch))
         for windows in ([(0, used)], [(0, 1)]):
@@ -408,12 +406,12 @@ class LoadedModel:
 
     @property
     def network(self) -> Network:
-        """What the nodes are: types with their cells, and what may flow between them."""
+        """The types of nodes with their cells, and what may flow between them."""
         return self._networks.network
 
     @property
     def params(self) -> Mapping[str, Floats]:
-        """The parameters and tables by their names, as `abw weights` has them; they cannot be written."""
+        """The parameters and tables by their names (`abw weights`), read-only."""
         network = self._networks.cells
         names = [*(p.name for p in network.params), *(t.name for t in network.tables)]
         found = {}
@@ -429,7 +427,7 @@ class LoadedModel:
         return f"LoadedModel {self.spec.name}: types {types}; outputs {outputs}; {numbers:,} parameters"
 
     def _outputs(self, pieces: Iterable[_Run]) -> Outputs:
-        """The outputs of pieces one behind the other."""
+        """Concatenate the outputs of pieces."""
         return gathered(
             self.outputs,
             (
@@ -444,10 +442,10 @@ class LoadedModel:
         leave_out: Callable[[InstanceError], None] | None = None,
         windows: Iterable[tuple[int, int]] | None = None,
     ) -> Columns:
-        """Mini-batch by mini-batch what instances give: a column for each of the model's `outputs`.
+        """Run instances; yields each mini-batch with a column for each of the model's `outputs`.
 
-        `windows` are the mini-batches, where they are not to be of the spec's size. Instances that the model
-        cannot be run on are told to `leave_out`; without it, that is raised.
+        `windows`: other mini-batches than those of the spec's size. `leave_out` is called with instances that
+        the model cannot be run on; without it, the error is raised.
         """
         if not len(instances):
             return
@@ -469,33 +467,24 @@ class LoadedModel:
         windows: Iterable[tuple[int, int]] | None = None,
         told: object = None,
     ) -> Part:
-        """Instances with the mini-batches that they are run in."""
+        """Bind instances to the model, with their mini-batches."""
         workload = open_workload(self.spec, instances, self._networks)
         return Part(workload, list(workload.windows() if windows is None else windows), leave_out, told)
 
     def _read(self, part: Part, batch: MiniBatch, result: Result) -> tuple[Column, ...]:
-        """What a mini-batch gave, perhaps on another thread."""
+        """Read the outputs of a mini-batch, perhaps on another thread."""
         if self._check_finite:
             refuse_values(batch, result, part.workload.instances)
         return columns_of(part.workload, batch, result)
 
     def _through(self, parts: Iterable[Part]) -> Iterator[tuple[Part, Columns]]:
-        """What parts give. Their mini-batches run side by side unless those of others do, which the caller
-        has not taken all of.
-        """
+        """Run parts, in parallel unless another call's mini-batches are still running in parallel."""
         executor, free = self._current(), self._free
         self._free = False
-        clock = Clock("construct", "schedule", "plan", "execute")
         try:
-            for part, _, found in read_parts(
-                parts,
-                self._ready(),
-                executor,
-                clock,
-                self._read,
-                keep_all=self._check_finite,
-                alone=not free,
-            ):
+            clock = Clock("construct", "schedule", "plan", "execute")
+            runner = PartRunner(self._ready(), executor, clock, self._read, self._check_finite, not free)
+            for part, _, found in runner.run(parts):
                 yield part, ((batch, columns()) for batch, _, columns in found)
         finally:
             self._free |= free
@@ -507,13 +496,13 @@ class LoadedModel:
         return self._policy
 
     def _named(self, name: str) -> Policy:
-        """A policy by its rule, from disk, or learned from the spec's data."""
+        """A policy by its name: a rule, or learned, from disk or from the spec's data."""
         launch = launch_seconds(self._networks.network, self.executor.name)
         asked = Asked(name, self._encoding, self._seed, self.spec.data.batch, launch)
         return policy_of(self._networks, asked, lambda: self._sampled(asked.instances), Quiet())
 
     def _sampled(self, count: int) -> tuple[Workload, int]:
-        """Some instances as a policy is learned from them, grown, and how many of them to use."""
+        """Instances for learning a policy, grown, and how many of them can be used."""
         if not self._sample:
             return open_sample(self.spec, self._networks, count, executor=self.executor)
         sample = whole(open_workload(self.spec, self._sample, self._networks), executor=self.executor)

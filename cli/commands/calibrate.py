@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from abw.cli import options
-from abw.cli.console import duration, grid, say, show
+from abw.cli.console import Columns, duration, say, show, table
 from abw.cli.groups import group, option, without
 from abw.core.base.errors import AbwError
 
@@ -68,9 +68,12 @@ def _print_gpu(report: dict[str, Any]) -> None:
 
 def _print(report: dict[str, Any]) -> None:
     show([(report["model"], "bold"), f" on executor {report['executor']}\n"])
-    table = grid("type", "a launch", "a row", "up to rows", "mean error")
-    for t in report["types"]:
-        most = str(t["samples"][-1][0])
-        table.add_row(t["type"], duration(t["launch"]), duration(t["row"]), most, f"{t['error']:.0%}")
-    show(table)
+    columns: Columns = {
+        "type": "type",
+        "a launch": lambda t: duration(t["launch"]),
+        "a row": lambda t: duration(t["row"]),
+        "up to rows": lambda t: str(t["samples"][-1][0]),
+        "mean error": "error:.0%",
+    }
+    show(table(report["types"], columns))
     show(f"\ncosts: {report['path']}", whole=True)

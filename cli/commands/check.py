@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from abw.cli import options
-from abw.cli.console import amount, counted, grid, say, show
+from abw.cli.console import Columns, amount, counted, say, show, table
 from abw.cli.groups import flag, group
 
 
@@ -152,5 +152,10 @@ def _print(report: dict[str, Any]) -> None:
     if growth := report["growth"]:
         _print_growth(growth)
     show("")
-    rows = ((r["type"], f"{r['nodes']:,}", f"{r['depth']:,}", ", ".join(r["reads"])) for r in report["types"])
-    show(grid("type", "nodes", "depth in the first mini-batch", "reads", prose="reads", rows=rows))
+    columns: Columns = {
+        "type": "type",
+        "nodes": "nodes:,",
+        "depth in the first mini-batch": "depth:,",
+        "reads": "reads",
+    }
+    show(table(report["types"], columns, prose="reads"))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from abw.cli import completion, options, programs
-from abw.cli.console import amount, counted, duration, grid, say_random, show
+from abw.cli.console import Columns, amount, counted, duration, listed, say_random, show, table
 from abw.cli.groups import group, option
 
 # The most reasons, instances and types that a screen is given; --json has all.
@@ -110,31 +112,25 @@ def _print(report: dict[str, Any]) -> None:
     _print_advice(report)
 
 
-def _types(report: dict[str, Any]) -> Any:  # noqa: ANN401
-    table = grid("type", "nodes", "lower bound", "batches", "too many", "rows a batch", "of one row")
+def _types(report: dict[str, Any]) -> Any:  # noqa: ANN401 (a table)
     shown = report["types"]
     if len(shown) > TYPES:
         shown = sorted(shown, key=lambda t: -t["not_free"])[:TYPES]
-    for t in shown:
-        rows = "" if t["mean_rows"] is None else f"{t['mean_rows']:.1f}"
-        many = str(t["not_free"] or "")
-        table.add_row(
-            t["type"],
-            f"{t['nodes']:,}",
-            str(t["lower_bound"]),
-            str(t["batches"]),
-            many,
-            rows,
-            str(t["alone"]),
-        )
-    rest = [t for t in report["types"] if t not in shown]
-    if rest:
-        sums = [sum(t[key] for t in rest) for key in ("nodes", "lower_bound", "batches", "not_free", "alone")]
-        nodes, bound, batches, many, alone = map(str, sums)
-        table.add_row(
-            f"{len(rest)} other types", nodes, bound, batches, many, f"{sums[0] / max(1, sums[2]):.1f}", alone
-        )
-    return table
+    if rest := [t for t in report["types"] if t not in shown]:
+        keys = ("nodes", "lower_bound", "batches", "not_free", "alone")
+        sums = {key: sum(t[key] for t in rest) for key in keys}
+        mean = sums["nodes"] / max(1, sums["batches"])
+        shown = [*shown, {"type": f"{len(rest)} other types", "mean_rows": mean, **sums}]
+    columns: Columns = {
+        "type": "type",
+        "nodes": "nodes:,",
+        "lower bound": "lower_bound",
+        "batches": "batches",
+        "too many": lambda t: str(t["not_free"] or ""),
+        "rows a batch": "mean_rows:.1f",
+        "of one row": "alone",
+    }
+    return table(shown, columns)
 
 
 def _print_reasons(report: dict[str, Any]) -> None:
@@ -161,28 +157,20 @@ def _print_reasons(report: dict[str, Any]) -> None:
     rest = sum(reason["batches"] for reason in reasons[REASONS:])
     if rest:
         show(f"  {rest:>4} for {len(reasons) - REASONS} other reasons (--json)")
-    first = ", ".join(
-        f"{i['instance']} (in {counted(i['batches'], 'batch', 'es')})"
-        for i in report["instances"][:INSTANCES]
-    )
-    show(f"The last late node belonged to instance {first}" + _etc(report["instances"], INSTANCES))
+    last = (f"{i['instance']} (in {counted(i['batches'], 'batch', 'es')})" for i in report["instances"])
+    show(f"The last late node belonged to instance {_few(last)}.")
 
 
 def _print_alone(report: dict[str, Any]) -> None:
     alone = report["alone"]
     if not alone:
         return
-    count: dict[int, int] = {}
-    for node in alone:
-        count[node["instance"]] = count.get(node["instance"], 0) + 1
-    ranked = sorted(count.items(), key=lambda item: (-item[1], item[0]))
+    ranked = sorted(Counter(node["instance"] for node in alone).items(), key=lambda item: (-item[1], item[0]))
     types = sorted((t for t in report["types"] if t["alone"]), key=lambda t: -t["alone"])
-    by_type = ", ".join(f"{t['type']} {t['alone']}" for t in types[:INSTANCES])
-    by_type += f" and {len(types) - INSTANCES} types more" if len(types) > INSTANCES else ""
-    first = ", ".join(f"{instance} ({times})" for instance, times in ranked[:INSTANCES])
+    by_type = _few((f"{t['type']} {t['alone']}" for t in types), "types")
     verb = "batch has" if len(alone) == 1 else "batches have"
-    said = f": {by_type}; of instance {first}" + _etc(ranked, INSTANCES)
-    show([(f"\n{len(alone)} {verb} one row", "bold"), said])
+    first = _few(f"{instance} ({times})" for instance, times in ranked)
+    show([(f"\n{len(alone)} {verb} one row", "bold"), f": {by_type}; of instance {first}."])
 
 
 def _print_growth(growth: dict[str, Any]) -> None:
@@ -198,13 +186,14 @@ def _print_growth(growth: dict[str, Any]) -> None:
         line = Line("", tuple((float(r), float(count)) for r, count in enumerate(growing, 1)))
         show(chart_text(Chart("Still growing", "round", "instances", (line,)), rows=4))
     for cut in growth["cut"]:
-        these, first = (
-            [at["instance"] for at in cut["instances"]],
+        these = [at["instance"] for at in cut["instances"]]
+        first, noun = (
             min(at["round"] for at in cut["instances"]),
+            "instance" if len(these) == 1 else "instances",
         )
         show(
             f"{counted(len(these), 'instance')} reached `most: {cut['most']}` of {cut['kind']} and would "
-            f"have grown more, from round {first} on: {_in(these[:INSTANCES])}{_etc(these, INSTANCES)}"
+            f"have grown more, from round {first} on: {noun} {_few(map(str, these))}."
         )
     if taken := growth["time"]:
         _print_time(taken, rounds)
@@ -226,8 +215,7 @@ def _print_time(taken: dict[str, Any], rounds: int) -> None:
 def _print_memory(memory: dict[str, Any]) -> None:
     owners = "; ".join(f"{each['owner']} {amount(each['owner_bytes'], 'B')}" for each in memory["owners"])
     types = sorted(memory["types"], key=lambda each: -each["type_bytes"])
-    needed = ", ".join(f"{each['type']} {amount(each['type_bytes'], 'B')}" for each in types[:INSTANCES])
-    needed += f" and {len(types) - INSTANCES} types more" if len(types) > INSTANCES else ""
+    needed = _few((f"{each['type']} {amount(each['type_bytes'], 'B')}" for each in types), "types")
     show(
         [
             (f"\nValues take {amount(memory['rows_bytes'], 'B')}", "bold"),
@@ -272,6 +260,5 @@ def _in(instances: list[int]) -> str:
     return f"{word} {', '.join(map(str, instances))}"
 
 
-def _etc(found: list[Any], shown: int) -> str:
-    rest = len(found) - shown
-    return f" and {rest} more." if rest > 0 else "."
+def _few(texts: Iterable[str], noun: str = "") -> str:
+    return listed(texts, INSTANCES, noun)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from abw.cli import options
-from abw.cli.console import amount, counted, duration, grid, show
+from abw.cli.console import Columns, amount, counted, duration, grid, show, table
 from abw.cli.groups import flag, group, option, without
 
 
@@ -102,39 +104,39 @@ def _print_layout(report: dict[str, Any]) -> None:
 
 
 def _print_table(document: dict[str, Any]) -> None:
-    kernels = grid("subgraph", "before", "after", "inputs", "by its rule", "paper")
-    times = grid("subgraph", "before", "after", "paper", "planning", "the paper's")
-    for row in document["rows"]:
-        rule, paper, latency = row["by_the_papers_rule"], row["paper"], row.get("latency_us")
-        kernels.add_row(
-            row["name"],
-            _kib(row["before"]),
-            _kib(row["after"]),
-            _kib(row["inputs"]),
-            f"{_kib(rule['before'])} -> {_kib(rule['after'])}",
-            "{:g} / {:g} -> {:g} / {:g}".format(
-                paper["kernels"][0], paper["kilobytes"][0], paper["kernels"][1], paper["kilobytes"][1]
-            )
-            if paper
-            else "",
-        )
-        times.add_row(
-            row["name"],
-            duration(latency["declared"] / 1e6) if latency else "",
-            duration(latency["planned"] / 1e6) if latency else "",
-            "{:g} -> {:g} ms".format(*paper["latency_ms"]) if paper else "",
-            duration(row["planning_ms"] / 1e3),
-            f"{paper['planning_ms']:g} ms" if paper else "",
-        )
+    def paper(text: str, *keys: str) -> Callable[[Any], str]:
+        """A column of the paper's numbers."""
+        return lambda row: text.format(*(row["paper"][key] for key in keys)) if row["paper"] else ""
+
+    def latency(key: str) -> Callable[[Any], str]:
+        return lambda row: duration(row["latency_us"][key] / 1e6) if row.get("latency_us") else ""
+
+    rule = itemgetter("by_the_papers_rule")
+    kernels: Columns = {
+        "subgraph": "name",
+        "before": lambda row: _kib(row["before"]),
+        "after": lambda row: _kib(row["after"]),
+        "inputs": lambda row: _kib(row["inputs"]),
+        "by its rule": lambda row: _kib(rule(row)["before"]) + " -> " + _kib(rule(row)["after"]),
+        "paper": paper("{0[0]:g} / {1[0]:g} -> {0[1]:g} / {1[1]:g}", "kernels", "kilobytes"),
+    }
+    times: Columns = {
+        "subgraph": "name",
+        "before": latency("declared"),
+        "after": latency("planned"),
+        "paper": paper("{0[0]:g} -> {0[1]:g} ms", "latency_ms"),
+        "planning": lambda row: duration(row["planning_ms"] / 1e3),
+        "the paper's": paper("{:g} ms", "planning_ms"),
+    }
     show("Memory kernels / KiB a mini-batch", style="bold")
-    show(kernels)
+    show(table(document["rows"], kernels))
     show(
         "before: variables in order of declaration, weights gathered; after: planned, weights packed once;\n"
         "inputs: put beside others by a copy, or by their gather; by its rule: as Table 2 counts\n",
         whole=True,
     )
     show("Latency in the executor blas, and planning", style="bold")
-    show(times)
+    show(table(document["rows"], times))
 
 
 def _moved(moved: dict[str, int]) -> str:

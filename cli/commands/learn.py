@@ -103,13 +103,12 @@ def _print(learned: Learned, model: str) -> None:
     show(f"policy: {learned.path}", whole=True)
 
 
-def _tried(policy: ChosenPolicy) -> Any:  # noqa: ANN401
+def _tried(policy: ChosenPolicy) -> Any:  # noqa: ANN401 (a table)
     nodes, picked = policy.held.nodes, policy.picked
-    table = grid("tried", "batches", "ns a node", "states", "learning", "")
-    table.columns[-1].justify = "left"
+    table = grid("tried", "batches", "ns a node", "states", "learning", "", left=[""])
     for t in policy.tried:
-        batches = "" if t.batches is None else str(t.batches)
-        time = "" if t.batches is None else f"{1e9 * t.scheduling / nodes:.0f}"
+        judged = t.batches is not None
+        batches, cost = (str(t.batches), f"{1e9 * t.scheduling / nodes:.0f}") if judged else ("", "")
         learned = (str(t.states or ""), duration(t.learning)) if t.learning else ("", "")
-        table.add_row(t.name, batches, time, *learned, t.refused or "", style="bold" if t is picked else None)
+        table.add_row(t.name, batches, cost, *learned, t.refused or "", style="bold" if t is picked else None)
     return table

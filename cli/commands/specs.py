@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from abw.cli import options
-from abw.cli.console import grid, show
+from abw.cli.console import Columns, show, table
 
 
 def specs(output: options.Output) -> None:
@@ -23,5 +23,5 @@ def specs(output: options.Output) -> None:
 
 
 def _print(document: dict[str, Any]) -> None:
-    rows = ((row["name"], row["format"], row["summary"]) for row in document["specs"])
-    show(grid("name", "data", "what it is", left=["data"], prose="what it is", rows=rows))
+    columns: Columns = {"name": "name", "data": "format", "what it is": "summary"}
+    show(table(document["specs"], columns, left=["data"], prose="what it is"))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from abw.cli import options
-from abw.cli.console import counted, grid, show
+from abw.cli.console import Columns, counted, show, table
 from abw.cli.groups import without
 
 
@@ -38,28 +38,37 @@ def weights(
 
 
 def _print(report: dict[str, Any]) -> None:
-    from rich.text import Text
+    def shape(row: dict[str, Any]) -> str:
+        return " x ".join(map(str, row["shape"])) or "one"
 
-    def shape(sizes: list[int]) -> str:
-        return " x ".join(map(str, sizes)) or "one"
+    def use(tensor: dict[str, Any]) -> str:
+        return ", ".join(tensor["used_for"]) or ("ignored" if tensor["ignored"] else "nothing")
+
+    def state(need: dict[str, Any]) -> Any:  # noqa: ANN401 (a text)
+        from rich.text import Text
+
+        return Text(need["state"] or "", "green" if need["state"] == "ok" else "red")
 
     show(f"{report['spec']}: {report['model']} needs {report['numbers']:,} numbers")
-    table = grid(
-        "parameter or table", "shape", "used by", "is", "", left=["shape", "is", ""], prose="used by"
-    )
-    for need in report["needs"]:
-        row = (need["name"], shape(need["shape"]), ", ".join(need["used_by"]), need["from"])
-        table.add_row(*map(Text, row), Text(need["state"] or "", "green" if need["state"] == "ok" else "red"))
-    show(table)
-    if report["file"] is None:
+    columns: Columns = {
+        "parameter or table": "name",
+        "shape": shape,
+        "used by": "used_by",
+        "is": "from",
+        "": state,
+    }
+    show(table(report["needs"], columns, left=["shape", "is", ""], prose="used by"))
+    if (file := report["file"]) is None:
         return
-    file = report["file"]
     show(f"\n{file['path']} ({file['format']}): {counted(len(file['tensors']), 'tensor')}")
-    table = grid("tensor", "shape", "type", "used for", left=["shape", "type"], prose="used for")
-    for tensor in file["tensors"]:
-        used = ", ".join(tensor["used_for"]) or ("ignored" if tensor["ignored"] else "nothing")
-        row = (tensor["name"], shape(tensor["shape"]), tensor["dtype"], used)
-        table.add_row(*map(Text, row), style="red" if used == "nothing" else None)
-    show(table)
+    show(
+        table(
+            file["tensors"],
+            {"tensor": "name", "shape": shape, "type": "dtype", "used for": use},
+            style=lambda tensor: "red" if use(tensor) == "nothing" else None,
+            left=["shape", "type"],
+            prose="used for",
+        )
+    )
     if report["problems"]:
         show("\n" + "\n".join(report["problems"]))

@@ -53,47 +53,6 @@ class Part:
 Found = Iterator[tuple[MiniBatch, Result, Callable[[], T]]]
 
 
-def read_parts(
-    parts: Iterable[Part],
-    policy: Policy,
-    executor: Executor,
-    clock: Clock,
-    read: Callable[[Part, MiniBatch, Result], T],
-    *,
-    keep_all: bool = False,
-    alone: bool = False,
-) -> Iterator[tuple[Part, int, Found[T]]]:
-    """Run parts as `run_all` does; yields with each mini-batch what returns `read(part, batch, result)`.
-
-    Call that before the next mini-batch. With each part comes the number of threads that run its mini-batches
-    in parallel: 0 if they run one by one, always so if `alone`. In parallel, a mini-batch runs and is read on
-    one thread, while the next ones are planned, also those of later parts; its `result` has no values then,
-    and parts are requested by other threads, one at a time. `clock` counts the seconds of all threads.
-    """
-    for many, some in groupby(parts, lambda part: 0 if alone else side_by_side(executor, part)):
-        if many:
-            found = _abreast(some, policy, executor.twins(), clock, read, keep_all)
-            yield from ((part, many, given) for part, given in found)
-        else:
-            for part in some:
-                yield part, 0, _one_by_one(part, policy, executor, clock, read, keep_all)
-
-
-def _one_by_one(
-    part: Part,
-    policy: Policy,
-    executor: Executor,
-    clock: Clock,
-    read: Callable[[Part, MiniBatch, Result], T],
-    keep_all: bool,
-) -> Found[T]:
-    found = run_all(
-        part.workload, policy, executor, clock, part.leave_out, keep_all=keep_all, windows=part.windows
-    )
-    for batch, result in found:
-        yield batch, result, partial(read, part, batch, result)
-
-
 @dataclass(frozen=True, slots=True)
 class _Share(Generic[T]):
     """Planned mini-batches of a part; when they have run, their results, and the seconds they took."""
@@ -104,44 +63,84 @@ class _Share(Generic[T]):
     seconds: float = 0.0
 
 
-def _abreast(
-    parts: Iterable[Part],
-    policy: Policy,
-    twins: Sequence[Executor],
-    clock: Clock,
-    read: Callable[[Part, MiniBatch, Result], T],
-    keep_all: bool,
-) -> Iterator[tuple[Part, Found[T]]]:
-    planning = Lock()
+@dataclass(frozen=True, slots=True)
+class PartRunner(Generic[T]):
+    """Runs parts on an executor, in parallel if that helps, and reads results by `read(part, batch, result)`.
 
-    def made(part: Part, window: int, first: int, last: int) -> MiniBatch:
-        with planning:
-            return planned(
-                part.workload, policy, twins[0], first, last, clock, window=window, keep_all=keep_all
-            )
+    `clock` counts the seconds of all threads. `keep_all`: see `run_all`. `alone`: never run in parallel.
+    """
 
-    def shares() -> Iterator[_Share[T]]:
-        portions = _Portions(len(twins))
-        for part in parts:
-            batches = each_window(part.workload, partial(made, part), part.leave_out, part.windows)
-            for some in portions.of(batches, len(part.windows)):
-                yield _Share(part, some)
+    policy: Policy
+    executor: Executor
+    clock: Clock
+    read: Callable[[Part, MiniBatch, Result], T]
+    keep_all: bool = False
+    alone: bool = False
 
-    def work(twin: Executor, share: _Share[T]) -> _Share[T]:
-        part, own = share.part, Clock("execute")
-        pieces = chain.from_iterable(in_pieces(partial(made, part), twin, own, b) for b in share.batches)
-        found = tuple((batch, result, read(part, batch, result)) for batch, result in pieces)
-        return _Share(part, [], found, own.seconds["execute"])
+    def run(self, parts: Iterable[Part]) -> Iterator[tuple[Part, int, Found[T]]]:
+        """Run parts as `run_all` does; yields with each mini-batch what returns its `read`.
 
-    def given(done: Iterator[_Share[T]]) -> Found[T]:
-        for share in done:
-            clock.seconds["execute"] += share.seconds
-            for batch, result, value in share.found:
-                yield batch, result, partial(_given, value)
+        Call that before the next mini-batch. With each part comes the number of threads that run its
+        mini-batches in parallel, or 0. In parallel, a mini-batch runs and is read on one thread, while the
+        next ones are planned, also those of later parts; its `result` has no values then, and parts are
+        requested by other threads, one at a time.
+        """
+        for many, some in groupby(parts, lambda part: 0 if self.alone else side_by_side(self.executor, part)):
+            if many:
+                yield from ((part, many, found) for part, found in self._in_parallel(some))
+            else:
+                yield from ((part, 0, self._one_by_one(part)) for part in some)
 
-    with closing(map_in_order(shares(), twins, work)) as done:
-        for part, some in groupby(done, attrgetter("part")):
-            yield part, given(some)
+    def _one_by_one(self, part: Part) -> Found[T]:
+        for batch, result in run_all(
+            part.workload,
+            self.policy,
+            self.executor,
+            self.clock,
+            part.leave_out,
+            keep_all=self.keep_all,
+            windows=part.windows,
+        ):
+            yield batch, result, partial(self.read, part, batch, result)
+
+    def _in_parallel(self, parts: Iterable[Part]) -> Iterator[tuple[Part, Found[T]]]:
+        planning, twins = Lock(), self.executor.twins()
+
+        def made(part: Part, window: int, first: int, last: int) -> MiniBatch:
+            with planning:
+                return planned(
+                    part.workload,
+                    self.policy,
+                    twins[0],
+                    first,
+                    last,
+                    self.clock,
+                    window=window,
+                    keep_all=self.keep_all,
+                )
+
+        def shares() -> Iterator[_Share[T]]:
+            portions = _Portions(len(twins))
+            for part in parts:
+                batches = each_window(part.workload, partial(made, part), part.leave_out, part.windows)
+                for some in portions.of(batches, len(part.windows)):
+                    yield _Share(part, some)
+
+        def work(twin: Executor, share: _Share[T]) -> _Share[T]:
+            part, own = share.part, Clock("execute")
+            pieces = chain.from_iterable(in_pieces(partial(made, part), twin, own, b) for b in share.batches)
+            found = tuple((batch, result, self.read(part, batch, result)) for batch, result in pieces)
+            return _Share(part, [], found, own.seconds["execute"])
+
+        def given(done: Iterator[_Share[T]]) -> Found[T]:
+            for share in done:
+                self.clock.seconds["execute"] += share.seconds
+                for batch, result, value in share.found:
+                    yield batch, result, partial(_given, value)
+
+        with closing(map_in_order(shares(), twins, work)) as done:
+            for part, some in groupby(done, attrgetter("part")):
+                yield part, given(some)
 
 
 def _given(value: T) -> T:

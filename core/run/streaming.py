@@ -34,7 +34,7 @@ from abw.core.run.growing.grow import Grown
 from abw.core.run.growing.recheck import recheck
 from abw.core.run.minibatches import MiniBatch, history_of
 from abw.core.run.options import RunOptions
-from abw.core.run.parallel import Found, Part, read_parts
+from abw.core.run.parallel import Found, Part, PartRunner
 from abw.core.run.run import Given, Ran, Run
 from abw.core.run.workload import Networks, Workload, chunks_of, open_workload
 from abw.core.store.answers import answered, fields_of
@@ -154,9 +154,8 @@ class ModelRun(Run[Instances, Rows]):
         # verification reads the values of all nodes, after outputs were written
         alone = self.params is not None
         keep_all = alone or self.options.check_finite
-        for part, abreast, found in read_parts(
-            parts, self.policy, self.executor, self.clock, self._read, keep_all=keep_all, alone=alone
-        ):
+        runner = PartRunner(self.policy, self.executor, self.clock, self._read, keep_all, alone)
+        for part, abreast, found in runner.run(parts):
             yield from self._ran(part, abreast, found)
 
     def _ran(self, part: Part, abreast: int, found: Found[Rows]) -> Iterator[RanModel]:

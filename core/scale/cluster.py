@@ -1,4 +1,4 @@
-"""A connection to Ray: a cluster that is there, or one started for as long as it is needed."""
+"""A connection to Ray: to an existing cluster, or to one started for the job."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from abw.core.base.errors import AbwError, install
 from abw.core.base.progress import Progress
 from abw.core.scale.worker import version_here
 
-# Bytes of the object store of a cluster that is started here: no data lie in it.
+# Bytes of the object store of a local cluster, which holds no data.
 STORE = 100_000_000
-# Seconds without an answer after which it is said who is waited for.
+# Seconds without an answer after which a message names who is waited for.
 SILENT = 60.0
-# Seconds after which it is said that no worker has begun.
+# Seconds after which a message says that no worker has started.
 PATIENCE = 8.0
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Processes of Ray's, of which each has so many `threads`.
+    """Processes of Ray, with `threads` each.
 
-    `address`: that of a cluster; '' for one started here, on this machine, of so many `workers` (None: as
-    many as there are processors).
+    `address`: of a cluster; '' starts one on this machine, with `workers` processes (None: one a processor).
     """
 
     address: str = ""
@@ -40,7 +39,7 @@ class Cluster:
 
     @contextmanager
     def connected(self, progress: Progress) -> Iterator[Any]:
-        """Ray, connected as long as the block lasts. Errors: AbwError where it is not there, or cannot be."""
+        """Connect to Ray during the block. Errors: AbwError if it is missing or cannot be reached."""
         ray = require_ray()
         progress.phase("start ray" if not self.address else f"connect to ray at {self.address}")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -62,16 +61,16 @@ class Cluster:
         finally:
             for number, handler in before.items():  # Ray takes SIGTERM
                 signal.signal(number, handler)
-        with redirect_stdout(sys.stderr):  # where it tells of processes that died, to its very end
+        with redirect_stdout(sys.stderr):  # Ray reports dead processes there, until the end
             try:
                 yield ray
             finally:
                 ray.shutdown()
 
     def greet(self, ray: Any, hellos: list[Any], progress: Progress) -> None:  # noqa: ANN401 (a module)
-        """Wait for processes that say their version of abw, and say so where they do not begin.
+        """Wait until processes report their version of abw; print a message if they do not start.
 
-        Errors: AbwError for another version, or none; Ray's own where a process ends.
+        Errors: AbwError for another version, or none; errors of Ray if a process ends.
         """
         if len(ray.wait(hellos, num_returns=len(hellos), timeout=PATIENCE)[0]) < len(hellos):
             free, there = (r.get("CPU", 0) for r in (ray.available_resources(), ray.cluster_resources()))
@@ -89,8 +88,9 @@ class Cluster:
 
 
 class Silence:
-    """Says who has not answered for `SILENT` seconds, for twice as many, and so on; then the work's `phase`
-    again when an answer has come.
+    """Reports who has not answered for `SILENT` seconds, then for twice as many, and so on.
+
+    When an answer comes, it reports the work's `phase` again.
     """
 
     def __init__(self, progress: Progress, phase: str, steps: int | None = None) -> None:
@@ -98,13 +98,13 @@ class Silence:
         self._since, self._next = time.monotonic(), SILENT
 
     def heard(self) -> None:
-        """Somebody has answered."""
+        """Note that an answer has come."""
         if self._next > SILENT:
             self._progress.phase(*self._phase)
         self._since, self._next = time.monotonic(), SILENT
 
     def look(self, whom: Callable[[], str]) -> None:
-        """Nobody has."""
+        """Report a long silence."""
         waited = time.monotonic() - self._since
         if waited >= self._next:
             self._next = 2 * waited
@@ -112,7 +112,7 @@ class Silence:
 
 
 def no_abw(error: Exception) -> AbwError:
-    """What is wrong where a worker cannot even begin."""
+    """The error of a worker that cannot even start."""
     said = str(error).strip().splitlines()[-1]
     return AbwError(
         f"the cluster's workers cannot run abw: {said}", hint="install the same version everywhere"
@@ -120,7 +120,7 @@ def no_abw(error: Exception) -> AbwError:
 
 
 def require_ray() -> Any:  # noqa: ANN401 (a module)
-    """Ray. Errors: AbwError where it is not installed."""
+    """Import Ray. Errors: AbwError if it is not installed."""
     try:
         import ray
         import ray.exceptions

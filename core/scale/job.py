@@ -1,4 +1,4 @@
-"""A run over many processes, whatever engine starts them: what is sent, what is left, what came of it."""
+"""A run in shards over many processes, started by any engine."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from abw.core.scale.worker import Bundle, Parcel, parcel, stamp_of
 from abw.core.spec.load import Overrides
 from abw.core.store.shard_files import Part, discard, folder_of, is_done, join, refuse_others
 
-# So many bytes of data a shard has, unless told otherwise.
+# Bytes of data in a shard, by default.
 SHARD_BYTES = 4 << 20
 
 # Of what `--json` prints.
 SCHEMA_VERSION = 1
 
-# When so many shards have failed and none has not, the others are not tried.
+# Give up when this many shards have failed and none has succeeded.
 ENOUGH = 3
 
 Task = tuple[Part, Section]
@@ -45,7 +45,7 @@ Engine = Callable[[Parcel, list[Task], Done, Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How a run is spread: bytes of data a shard, and whether parts that are there already are taken."""
+    """How a run is distributed: bytes of data in a shard, and whether existing parts are reused."""
 
     shard_bytes: int = SHARD_BYTES
     resume: bool = False
@@ -54,10 +54,10 @@ class Scale:
 def run_scaled(
     spec: Path, overrides: Overrides, options: RunOptions, scale: Scale, engine: Engine, progress: Progress
 ) -> dict[str, Any]:
-    """Run a spec in shards by an engine, and put their outputs together; what `abw run --json` prints.
+    """Run a spec in shards by an engine, and join their outputs; returns the document of `abw run --json`.
 
-    The policy is learned once, here. Shards that fail are named in the end, and the parts of the others kept.
-    Errors: AbwError and its kinds.
+    The policy is learned once, here. If shards fail, the error names them, and the parts of the others are
+    kept. Errors: AbwError and its kinds.
     """
     begun = time.perf_counter()
     model = open_model(spec, overrides, skip_bad=options.skip_bad)
@@ -101,7 +101,7 @@ def run_scaled(
 
 
 def _policy(model: Model, options: RunOptions, progress: Progress) -> Policy:
-    """The policy asked for, learned here if it is not on disk. Errors: AbwError."""
+    """The requested policy, learned here if it is not on disk. Errors: AbwError."""
     networks = open_networks(
         model, options.granularity, options.layout, fuse=options.fuse, group=options.group
     )
@@ -118,7 +118,7 @@ def _policy(model: Model, options: RunOptions, progress: Progress) -> Policy:
 
 
 def _placed(model: Model) -> Model:
-    """The model with paths that are right in any folder."""
+    """The model with absolute paths."""
     file = model.weights.file
     return replace(
         model,
@@ -128,7 +128,7 @@ def _placed(model: Model) -> Model:
 
 
 class _Tally:
-    """What came of shards so far."""
+    """Counts the shards that have ended."""
 
     def __init__(self, shards: int, resumed: int, output: Path, progress: Progress) -> None:
         self.shards, self.done, self.output, self.progress = shards, resumed, output, progress
@@ -139,7 +139,7 @@ class _Tally:
         self.begun = time.perf_counter()
 
     def add(self, task: Task, found: Mapping[str, Any]) -> None:
-        """Count a shard. Errors: AbwError where going on is of no use."""
+        """Count a shard. Errors: AbwError if it is useless to continue."""
         if "error" in found:
             message, hint, code = found["error"]
             error = AbwError(message, hint=hint, exit_code=code)
@@ -160,7 +160,7 @@ class _Tally:
         self.progress.reached(self.done, note)
 
     def require_all(self) -> None:
-        """Raise AbwError that names the shards which failed, the first of them with its reason."""
+        """Raise AbwError that names failed shards, the first of them with its reason."""
         if not self.failed and not self.lost:
             return
         hint = f"{self._kept()}; --resume takes them"
@@ -177,7 +177,7 @@ class _Tally:
 
     @contextmanager
     def told_when_interrupted(self) -> Iterator[None]:
-        """Say how a run that is interrupted in the block can be gone on with."""
+        """Report how to continue a run that is interrupted in the block."""
         try:
             yield
         except (KeyboardInterrupt, Terminated) as end:

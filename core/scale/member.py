@@ -1,4 +1,4 @@
-"""What a process does that computes gradients of a training for another: its share of each mini-batch."""
+"""A process that computes its share of each mini-batch's gradient for a training in another process."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a training was begun with (its `training.json`), its folder, and where the driver runs it: its
-    `ABW_HOME` and working folder.
-    """
+    """A training's `training.json` and folder; the driver's `ABW_HOME` and working folder (`here`)."""
 
     about: Mapping[str, Any]
     folder: Path
@@ -40,7 +38,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where a training is: all weights and what the optimiser keeps, after so many steps."""
+    """A training after `done` steps: all weights (`flat`) and the optimiser's values (`kept`)."""
 
     flat: Floats
     kept: Floats
@@ -49,7 +47,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The gradient of mini-batch `step` of an epoch (both from 0), when `done` steps are done in all."""
+    """Asks for the gradient of mini-batch `step` of an epoch (both from 0), after `done` steps in all."""
 
     done: int
     epoch: int
@@ -58,18 +56,18 @@ class Question:
 
 # A step: the gradient of the whole mini-batch, and the factor of the learning rate.
 Change = tuple[Gradient, float]
-# What a share adds, or what is wrong (`told`); None for a share without instances.
+# The gradient of a share, or an error (`told`); None for a share without instances.
 Answer = Found | Mapping[str, Any] | None
 
 
 class Member:
-    """One process of a training: of so many (`count`) that with this `rank`, from 0."""
+    """The process with `rank`, from 0, among the `count` processes of a training."""
 
     version = staticmethod(version_here)
 
     @staticmethod
     def place() -> str:
-        """Where this is: process and machine."""
+        """The process and machine of this member."""
         return f"process {os.getpid()} on {platform.node()}"
 
     def __init__(self, rank: int, count: int) -> None:
@@ -79,7 +77,7 @@ class Member:
         self._lessons: Iterator[Lesson] = iter(())
 
     def open(self, begun: Begun, state: State) -> None:
-        """Read what is trained, and compile. What is wrong is the answer to the first question."""
+        """Read the training and compile. An error becomes the answer to the first question."""
         try:
             keep_freed_memory()
             share_home(begun.home)
@@ -97,7 +95,7 @@ class Member:
             self._wrong = told(error, ends=True)
 
     def share(self, question: Question, change: Change | None) -> Answer:
-        """This member's share, after the step `change`, if that was not taken yet."""
+        """Compute this member's share, after taking the step `change` unless it was taken already."""
         if self._wrong:
             return self._wrong
         learner = self._local.learner
@@ -116,7 +114,7 @@ class Member:
             return told(error)
 
     def _lessons_of(self, epoch: int, step: int) -> Iterator[Lesson]:
-        """This member's shares of an epoch's mini-batches from some step on, but those without instances."""
+        """This member's shares, except empty ones, of an epoch's mini-batches from a step on."""
         workload, targets = self._local.opened(epoch)
         size = self._local.learner.training.batch
         for number in range(step, -(-len(self._local.instances) // size)):
@@ -132,8 +130,9 @@ class Member:
 
 
 def cut(start: Longs, first: int, last: int, count: int) -> Longs:
-    """Where the shares of instances `first` to `last` begin and end (count + 1,): of vertices they have about
-    the same number. `start` as of `Instances`.
+    """Divide instances `first` to `last` into shares with about equally many vertices.
+
+    Returns the bounds (count + 1,) of the shares. `start`: see `Instances`.
     """
     own = start[first : last + 1]
     wanted = own[0] + (own[-1] - own[0]) * np.arange(1, count) / count

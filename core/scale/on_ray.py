@@ -1,4 +1,4 @@
-"""Shards as tasks of Ray's, which starts them, and tries them again where a process or a node dies."""
+"""Shards as tasks of Ray, which starts them, and retries them if a process or a node dies."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from abw.core.scale.job import Done, Task
 from abw.core.scale.worker import Parcel, run_shard, version_here
 from abw.core.store.shard_files import writers
 
-# So often a shard is tried again where the process or node that ran it dies.
+# Retries of a shard whose process or node dies.
 RETRIES = 3
-# So many shards are named that are waited for.
+# The most shards that a message about waiting names.
 SHOWN = 3
-# Seconds between two looks at how many processors there are.
+# Seconds between two queries of the number of processors.
 LOOK = 10.0
-# Tasks for each processor that Ray is given at once, where it may use all.
+# Tasks for each processor that Ray gets at once, if it may use all of them.
 AHEAD = 2
 
 
 @dataclass(frozen=True, slots=True)
 class OnRay:
-    """An engine (`abw.core.scale.job.Engine`): of a cluster's workers each runs a shard at once."""
+    """An engine (`abw.core.scale.job.Engine`) whose workers on a cluster each run one shard at a time."""
 
     cluster: Cluster
 
     def __call__(self, sent: Parcel, tasks: list[Task], done: Done, progress: Progress) -> None:
-        """Run tasks. Errors: AbwError where Ray is not there, or has no abw of this version."""
+        """Run tasks. Errors: AbwError if Ray is missing, or its workers have no abw of this version."""
         with self.cluster.connected(progress) as ray:
             task = ray.remote(
                 num_cpus=self.cluster.threads, max_retries=RETRIES, scheduling_strategy="SPREAD"
@@ -78,7 +78,7 @@ class OnRay:
 
 
 def _waited_for(tasks: list[Task]) -> str:
-    """Tasks for people: where they run, as far as that is known."""
+    """Describe tasks, and where they run, as far as that is known."""
     said = []
     for part, section in tasks[:SHOWN]:
         where = " and ".join(writers(part)) or "no process has begun it"

@@ -1,4 +1,4 @@
-"""A training's gradients by many processes: actors of Ray's, each of which computes a share of a mini-batch.
+"""A training's gradients by many processes: actors of Ray, each of which computes a share of a mini-batch.
 
 The driver adds the shares up in the order of their ranks, and every process takes the same step by the sum.
 So all have the same weights to the bit, and a process that dies is replaced by one with the driver's.
@@ -23,7 +23,7 @@ from abw.core.scale.member import Answer, Begun, Change, Member, Question, State
 from abw.core.train.learner import Found, NotFiniteError
 from abw.core.train.loop import LocalSteps
 
-# So often members that die are replaced in one step.
+# How often members that die are replaced in one step.
 RETRIES = 3
 
 
@@ -37,7 +37,7 @@ class TeamOnRay:
     def __call__(
         self, local: LocalSteps, about: Mapping[str, Any], folder: Path, workers: int, progress: Progress
     ) -> Iterator[Team]:
-        """Members that are ready. Errors: AbwError."""
+        """Start members and wait until they are ready. Errors: AbwError."""
         cluster = Cluster(self.address, workers, about["options"]["threads"] or 1)
         begun = Begun(about, folder.absolute(), home().absolute(), Path.cwd())
         with cluster.connected(progress) as ray:
@@ -70,9 +70,9 @@ class Team:
             silence.look(lambda: "a worker reads the data and compiles")
 
     def gradients(self, epoch: int, first: int) -> Iterator[Found]:
-        """The gradients of an epoch's mini-batches, from that with number `first` on.
+        """Compute the gradients of an epoch's mini-batches, from number `first` on.
 
-        Errors: NotFiniteError; AbwError where a member ends again and again.
+        Errors: NotFiniteError; AbwError if a member dies again and again.
         """
         size = self._learner.training.batch
         for step, at in enumerate(range(first * size, self._instances, size), first):
@@ -80,7 +80,7 @@ class Team:
             yield self._gradient(Question(self._learner.stepper.done, epoch, step), instances)
 
     def _gradient(self, question: Question, instances: int) -> Found:
-        """That of one mini-batch of so many instances."""
+        """Compute the gradient of one mini-batch."""
         answers: dict[int, Answer] = {}
         for attempt in range(RETRIES + 1):
             if attempt:
@@ -97,13 +97,13 @@ class Team:
         raise AbwError(message, hint="there is too little memory, or it crashes")
 
     def apply(self, gradient: Gradient, factor: float) -> None:
-        """Take a step by it; the members take it when they are asked for the next one."""
+        """Take a step; members take it when they are asked for the next gradient."""
         change: Change = (gradient, factor)
         self._change = self._ray.put(change)
         self._learner.apply(gradient, factor)
 
     def _answered(self, question: Question, asked: Mapping[int, Any]) -> dict[int, Answer]:
-        """The answers of the members that live; the others are let go. Errors: AbwError."""
+        """Collect the answers of living members; drop the others. Errors: AbwError."""
         found: dict[int, Answer] = {}
         silence = Silence(self._progress, f"epoch {question.epoch + 1}")
         for rank, reference in asked.items():
@@ -127,7 +127,7 @@ class Team:
         question: Question,
         silence: Silence,
     ) -> Any:  # noqa: ANN401 (what was answered)
-        """A member's answer; who is waited for is said where it does not come. Raises Ray's errors."""
+        """Wait for a member's answer; report it if it does not come. Raises Ray's errors."""
         while True:
             try:
                 answer = self._ray.get(reference, timeout=SILENT)
@@ -138,13 +138,13 @@ class Team:
                 return answer
 
     def _named(self, rank: int, question: Question) -> str:
-        """A member with its process and machine, as far as they are known, and what it was asked."""
+        """Describe a member, its process and machine, as far as known, and what it was asked."""
         ready, _ = self._ray.wait([self._places[rank]], timeout=0)
         where = self._ray.get(ready[0]) if ready else "not ready yet"
         return f"worker {rank + 1} of {self._count} ({where}), step {question.done + 1}"
 
     def _summed(self, answers: list[Answer], instances: int) -> Found:
-        """What the whole mini-batch gives. Errors: NotFiniteError."""
+        """Sum the shares of a mini-batch. Errors: NotFiniteError."""
         shares = [answer for answer in answers if isinstance(answer, Found)]
         loss, values = sum(share.loss for share in shares), sum(share.values for share in shares)
         if not isfinite(loss):
@@ -154,14 +154,14 @@ class Team:
         return Found(loss, values, gradient)
 
     def _replace(self, epoch: int) -> None:
-        """Members in the place of those that are gone."""
+        """Replace members that have died."""
         gone = [rank for rank in range(self._count) if rank not in self._members]
         self._hire(gone)
         names = ", ".join(str(rank + 1) for rank in gone)
         self._progress.phase(f"epoch {epoch + 1}, worker {names} replaced")
 
     def _hire(self, ranks: Iterable[int]) -> list[Any]:
-        """Start members with the weights as they are now; references to when each is ready.
+        """Start members with the current weights; returns references that are ready when they are.
 
         Errors: AbwError for another version of abw.
         """

@@ -1,4 +1,4 @@
-"""What a process does that runs shards for another: it opens the model once, and writes parts."""
+"""A process that runs shards for another one: opens the model once, and writes parts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Parcel = tuple[str, str, bytes]
 
 
 def stamp_of(data: Path) -> tuple[int, int]:
-    """What changes with a file: its size and the time of its last change."""
+    """The size and modification time of a file."""
     about = data.stat()
     return about.st_size, about.st_mtime_ns
 
@@ -56,7 +56,7 @@ class Worker:
     """A model, ready to run shards."""
 
     def __init__(self, bundle: Bundle) -> None:
-        """Open it and compile. Errors: AbwError, where weights or data are others than the driver's."""
+        """Open the model and compile. Errors: AbwError if the weights differ from the driver's."""
         self.bundle = bundle
         model, options = bundle.model, bundle.options
         trained = load_weights(model)
@@ -70,7 +70,7 @@ class Worker:
         self.executor.prepare(self.networks.network, params, options.threads)
 
     def run(self, part: Part, section: Section) -> dict[str, Any]:
-        """Run a shard into its part; what it counted. Errors: AbwError."""
+        """Run a shard into its part; returns its counts. Errors: AbwError."""
         bundle, model = self.bundle, self.bundle.model
         self._require_data()
         clock = Clock(*ModelRun.phases, "wait", "write")
@@ -100,12 +100,12 @@ class Worker:
 
 
 def parcel(bundle: Bundle) -> Parcel:
-    """A bundle as it is sent."""
+    """Pickle a bundle."""
     content = pickle.dumps(bundle)
     return abw.__version__, hashlib.sha256(content).hexdigest(), content
 
 
-# Of this process: the last one that was asked for.
+# The last worker of this process.
 _workers: dict[str, Worker] = {}
 
 
@@ -115,9 +115,9 @@ def version_here() -> str:
 
 
 def run_shard(sent: Parcel, part: Part, section: Section) -> Mapping[str, Any]:
-    """Run a shard in this process: what it counted with its CPU seconds, or what is wrong (`error`).
+    """Run a shard in this process; returns its counts and CPU seconds, or its `error`.
 
-    Whatever the user is to blame for is returned, not raised: trying it again would not help.
+    Mistakes of the user are returned, not raised: retrying would not help.
     """
     version, key, content = sent
     begun, cpu = time.perf_counter(), time.process_time()
@@ -142,7 +142,7 @@ def run_shard(sent: Parcel, part: Part, section: Section) -> Mapping[str, Any]:
 
 
 def share_home(driver: Path) -> None:
-    """Use the driver's folder for policies and machine code, where it is here and no other is said."""
+    """Use the driver's folder for policies and machine code, if it exists here and no other is set."""
     if driver.is_dir():
         os.environ.setdefault("ABW_HOME", str(driver))
 
@@ -150,6 +150,6 @@ def share_home(driver: Path) -> None:
 def told(
     error: AbwError | MemoryError | OSError | RecursionError | UnicodeError, *, ends: bool = False
 ) -> dict[str, Any]:
-    """An error as it is sent back; `ends`: no other shard can do better."""
+    """The document of an error; `ends`: every other shard would fail, too."""
     one = error if isinstance(error, AbwError) else from_system(error)
     return {"error": (one.message, one.hint, one.exit_code), "ends": ends}

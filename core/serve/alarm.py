@@ -1,4 +1,4 @@
-"""What ends a user's code that runs too long: a signal, whose handler raises where that code is."""
+"""Stops a user's code that runs too long, by a signal whose handler raises inside that code."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from abw.core.program.running.fibers import GeneratorFiber, Stopped, run_through
 from abw.core.program.running.runner import BatchRunner
 from abw.core.script.tracebacks import is_own
 
-# Seconds from one signal to the next: so exactly is time kept.
+# Seconds from one signal to the next, the resolution of time limits.
 EVERY = 0.02
 
-# What calls the code of programs.
+# The functions that call the code of programs.
 _CALLERS = {run_through.__code__, GeneratorFiber.resume.__code__, BatchRunner._resumed.__code__}
 
 
 class Alarm:
-    """Stops programs that run when their time is over; one at a time in a process, in its main thread.
+    """Stops programs whose time is over; used once at a time, in the main thread of a process.
 
-    The first may take so many `seconds`; when that was stopped, those that are left have half as long again,
-    and so on: together twice that. One that records over `most` nodes before it waits is stopped, too;
-    `recorded` counts those of all.
+    The first program may take `seconds`; after it was stopped the others have half of that, and so on, twice
+    that in all. A program that records over `most` nodes before it waits is stopped, too; `recorded` counts
+    the nodes of all programs.
     """
 
     def __init__(self, seconds: float, recorded: Callable[[], int], most: int) -> None:
@@ -35,7 +35,7 @@ class Alarm:
 
     @contextmanager
     def set(self) -> Iterator[None]:
-        """Let time count in the block."""
+        """Limit the time of the block."""
         before = signal.signal(signal.SIGALRM, self._ring)
         self._left, self._begun = self.seconds, time.monotonic()
         self._end = self._begun + self._left
@@ -47,7 +47,7 @@ class Alarm:
             signal.signal(signal.SIGALRM, before)
 
     def over(self) -> str:
-        """Why programs that wait are stopped now; '' where they are not."""
+        """Why waiting programs must be stopped now; '' if they need not be."""
         now = time.monotonic()
         if now < self._end:
             return ""
@@ -68,7 +68,7 @@ class Alarm:
 
 
 def _is_program(frame: FrameType | None) -> bool:
-    """Whether a frame is of a program's code, or of what that calls; abw's own is not to be stopped."""
+    """Whether a frame runs a program's code or what that calls; abw's own code must not be stopped."""
     theirs = False
     while frame is not None and not is_own(frame.f_code.co_filename):
         frame, theirs = frame.f_back, True

@@ -1,4 +1,4 @@
-"""What the engine answers to a request: a JSON line an instance, or tensors as KServe's protocol has them."""
+"""Replies to requests: a JSON line for each instance, or tensors by KServe's protocol."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ Part = tuple[Column, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one instance gave: of a model a part of a column an output, of a program what it returned; or
-    what is wrong with it. `where` is the line of a program that raised ('': not known); `status` is HTTP's.
+    """The answer of one instance: its result, or the error.
+
+    `given`: for a model, a part of a column for each output; for a program, what it returned. `where`: the
+    line of a program that raised ('': unknown); `status`: of HTTP.
     """
 
     name: str | int
@@ -33,7 +35,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole answer: a status of HTTP, the body, and how much of that is JSON where more follows."""
+    """A reply: HTTP status, body, and the bytes of JSON at its beginning if more follows."""
 
     status: int
     body: bytes
@@ -43,9 +45,9 @@ class Reply:
 def as_lines(
     answers: Sequence[Answer], lines: Sequence[int], line_of: Callable[[Answer, int], bytes]
 ) -> Reply:
-    """A JSON line an instance, as docs/outputs.md has them; `lines` are those on which they begin.
+    """Write a JSON line for each instance (docs/outputs.md); `lines` are those on which the instances begin.
 
-    What `line_of` cannot write is an error, too. Where no instance could be run the status is the errors'.
+    If `line_of` cannot write an answer, its line is an error. If all are errors, the status is theirs.
     """
     said, good, status = [], False, 0
     for answer, line in zip(answers, lines, strict=True):
@@ -64,10 +66,10 @@ def as_lines(
 
 
 def told(error: AbwError, line: int) -> dict[str, Any]:
-    """What is wrong with an instance that begins on a line of the request: message, place and remedy."""
+    """Describe the error of an instance that begins on a line of the request: message, place and remedy."""
     problem = error.problems[0] if isinstance(error, SpecError) and error.problems else None
     where = problem.where if problem else None
-    # a place in the spec, which is not the client's, is no place in the request
+    # a place in the spec, which the client does not have, is no place in the request
     inside = where is not None and where.file.startswith("instance ")
     return {
         "message": printable(problem.message if problem else error.message),
@@ -83,11 +85,10 @@ def as_tensors(
     asked: Mapping[str, Any],
     tensors: Callable[[Sequence[Answer]], Mapping[str, NDArray[Any]]],
 ) -> Reply:
-    """Tensors of all instances together.
+    """Write the tensors of all instances together, or 422 if one of them is wrong.
 
-    `asked`: the `model`'s name; `id` of the request; `outputs`, the names of those wanted (none: all) with
-    whether each comes as bytes; `binary`, whether those not named do. 422 where any instance is
-    wrong: tensors have no errors.
+    `asked`: the `model`'s name; the request's `id`; `outputs`: names of the requested ones (none: all), each
+    with whether it is sent as bytes; `binary`: the same for outputs that are not named.
     """
     for number, answer in enumerate(answers):
         if answer.error is not None:
@@ -101,7 +102,7 @@ def as_tensors(
 
 
 def tensors_of(answers: Sequence[Answer], outputs: Sequence[Output]) -> dict[str, NDArray[Any]]:
-    """A model's outputs: values one behind the other, and offsets that say whose they are."""
+    """Concatenate a model's outputs, with the offsets of instances."""
     tensors: dict[str, NDArray[Any]] = {}
     for at, output in enumerate(outputs):
         parts = [answer.given[at] for answer in answers]
@@ -119,10 +120,7 @@ def tensors_of(answers: Sequence[Answer], outputs: Sequence[Output]) -> dict[str
 
 
 def tensors_said(tensors: Mapping[str, NDArray[Any]], asked: Mapping[str, Any]) -> Reply:
-    """Those of the tensors that are wanted, as KServe's protocol has them; `asked` as of `as_tensors`.
-
-    400 where one is wanted that is not there.
-    """
+    """Write the requested tensors by KServe's protocol (`asked`: see `as_tensors`); 400 if one is unknown."""
     wanted: Mapping[str, bool] = asked["outputs"] or dict.fromkeys(tensors, bool(asked["binary"]))
     if unknown := sorted(wanted.keys() - tensors.keys()):
         said = {"error": f"no output is called '{unknown[0]}': {', '.join(tensors)}"}
@@ -149,14 +147,14 @@ def tensors_said(tensors: Mapping[str, NDArray[Any]], asked: Mapping[str, Any]) 
 
 
 def refused(number: int, wrong: Mapping[str, Any], status: int = 422) -> Reply:
-    """What is said in the place of tensors where an instance is wrong (`told`)."""
+    """Write the reply to a request with a wrong instance (`told`)."""
     column = f", column {wrong['column']}" if wrong["column"] else ""
     hint = f" ({wrong['hint']})" if wrong["hint"] else ""
     said = {"error": f"instance {number}{column}: {wrong['message']}{hint}"}
     return Reply(status, orjson.dumps(said))
 
 
-# What the protocol calls NumPy's types.
+# The protocol's names of NumPy's types.
 DATATYPES = {
     **{"float64": "FP64", "float32": "FP32", "int64": "INT64", "int32": "INT32"},
     **{"uint8": "UINT8", "bool": "BOOL"},
@@ -164,7 +162,7 @@ DATATYPES = {
 
 
 def described(outputs: Sequence[Output]) -> list[dict[str, Any]]:
-    """The tensors of a model's outputs, as its metadata has them; -1 is a size that differs."""
+    """Describe the tensors of a model's outputs as metadata; -1 is a variable size."""
     found = []
     for output in outputs:
         shape = [-1, *output.shape]

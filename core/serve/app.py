@@ -22,7 +22,7 @@ from abw.core.serve.requests import BodyError, Request, of_lines, of_tensors
 
 NDJSON, JSON = b"application/x-ndjson", b"application/json"
 KSERVE_HEADER = b"inference-header-content-length"
-# What `GET /` says of the addresses that people ask for.
+# The addresses that `GET /` lists.
 ADDRESSES = {
     "POST /v1/predict": "instances, a line each; answers, a line each",
     "POST /v2/models/{name}/infer": "the same as tensors, by KServe's protocol, version 2",
@@ -35,14 +35,14 @@ Parse = Callable[[bytes, dict[bytes, bytes]], Request]
 
 
 class Gone(Exception):  # noqa: N818 (no error)
-    """The client does not wait any more."""
+    """The client has disconnected."""
 
 
 class Service:
     """What the addresses share."""
 
     def __init__(self, dispatcher: Dispatcher, name: str | None = None) -> None:
-        """`name`: the model's in addresses, if not its spec's."""
+        """`name`: the model's name in addresses, by default its spec's."""
         self.dispatcher = dispatcher
         self.limits = dispatcher.limits
         self.draining = False
@@ -50,21 +50,21 @@ class Service:
 
     @property
     def name(self) -> str:
-        """The model's name in addresses; '' before it is known."""
+        """The model's name in addresses; '' until it is known."""
         about = self.dispatcher.about
         return self._name or (about["name"] if about else "")
 
     def unknown(self, name: str) -> str:
-        """What is said of a name that is not the model's."""
+        """The message about a name that is not the model's."""
         return f"no model is called '{name}': {self.name or 'it is not ready yet'}"
 
     @property
     def ready(self) -> bool:
-        """Whether requests are run now: kernels are compiled, weights packed."""
+        """Whether requests are run: kernels are compiled, weights packed."""
         return self.dispatcher.ready and not self.draining
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, parse: Parse, kind: bytes) -> None:
-        """Answer a request for inference, whatever comes of it."""
+        """Answer a request for inference, also if it fails."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         headers: list[tuple[bytes, bytes]] = []
@@ -92,9 +92,9 @@ class Service:
     async def _reply(
         self, headers: dict[bytes, bytes], receive: Receive, parse: Parse, until: float
     ) -> Reply:
-        """The engine's reply to a request that is whole by `until`, a time of the loop's clock.
+        """The engine's reply to a request that must be complete by `until`, a time of the loop's clock.
 
-        Raises BodyError for one that the engine does not get or answer in time, Gone.
+        Raises BodyError if the request is refused or not answered in time; Gone.
         """
         body = await self._body(headers, receive, until)
         if self.draining or self.dispatcher.about is None:
@@ -126,7 +126,7 @@ class Service:
             watch.cancel()
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive, until: float) -> bytes:
-        """A request's body, as much as may be, and as long as it may take. Raises BodyError, Gone."""
+        """Read a request's body within the limits of size and time. Raises BodyError, Gone."""
         most, size, more = self.limits.body, int(headers.get(b"content-length", b"0")), True
         large = BodyError(413, f"a request has {most} bytes at most")
         if size > most and b"expect" in headers:
@@ -141,7 +141,7 @@ class Service:
                     parts.append(message.get("body", b""))
                     more = message.get("more_body", False)
                     if size > most or (size := sum(map(len, parts))) > most:
-                        parts.clear()  # a client that still sends would not see what is said to it
+                        parts.clear()  # a client that is still sending would not see the refusal
         except TimeoutError:
             if size > most:
                 raise large from None
@@ -157,20 +157,20 @@ def _fail(reply: asyncio.Future[Reply], error: Exception) -> None:
 
 
 async def _disconnected(receive: Receive, reply: asyncio.Future[Reply]) -> None:
-    """Wait until the client is gone, and then for no reply any more."""
+    """Wait until the client disconnects, then fail the reply."""
     while (await receive())["type"] != "http.disconnect":
         pass
     _fail(reply, Gone())
 
 
 def _refusal(error: BodyError, kind: bytes) -> Reply:
-    """What is said of a request that is not run; KServe's protocol wants a text."""
+    """The reply to a request that is not run; KServe's protocol requires a text."""
     said = {"error": str(error)} if kind == JSON else {"error": {"message": str(error), **error.place}}
     return Reply(error.status, orjson.dumps(said, option=orjson.OPT_APPEND_NEWLINE))
 
 
 class _Predict:
-    """`POST /v1/predict`: instances a line each, answers a line each."""
+    """`POST /v1/predict`: a line for each instance, a line for each answer."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

@@ -1,4 +1,4 @@
-"""The server's side of the engine: starts it, sends it what waits, gives out its answers, replaces it."""
+"""The server's side of the engine: starts it, sends it requests, distributes its replies, replaces it."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from abw.core.serve.wire import packed, receive_async
 
 DIED = "the engine died while it ran this request, and it alone"
 
-# Seconds until an engine that died before it was ready is started again; each time twice as many.
+# Seconds until an engine that died before it was ready is started again, doubled each time, and the most.
 RESTART = 0.1
 LONGEST = 10.0
 
-# Seconds after which an engine is replaced that is busy for nobody any more.
+# Seconds after which an engine is replaced that runs only requests nobody waits for.
 STUCK = 10.0
 
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """A request with whoever waits for its reply."""
+    """A request and the future of its reply."""
 
     request: Request
     reply: asyncio.Future[Reply]
 
 
 class Dispatcher:
-    """Runs an engine as long as it is not told to stop.
+    """Runs an engine until it is cancelled.
 
-    `about` is what the engine said of its model; None before the first one is ready.
+    `about`: what the engine reported about its model; None until the first one is ready.
     """
 
     def __init__(self, loading: Loading, limits: Limits, module: str = "") -> None:
@@ -58,7 +58,7 @@ class Dispatcher:
         self._clock: Callable[[], float] = asyncio.get_running_loop().time
 
     def put(self, waiting: Waiting[Asked]) -> None:
-        """Let a request wait for the engine. Raises FullError."""
+        """Queue a request for the engine. Raises FullError."""
         self.queue.put(waiting)
         self._wake.set()
 
@@ -68,9 +68,9 @@ class Dispatcher:
         return bool(self._running) or len(self.queue) > 0
 
     async def run(self) -> None:
-        """Start an engine, and another one whenever it dies; ends by being cancelled.
+        """Run an engine, and another one whenever it dies, until cancelled.
 
-        Errors: AbwError where the first one says that it cannot serve the model.
+        Errors: AbwError if the first one reports that it cannot serve the model.
         """
         pause = RESTART
         while True:
@@ -89,10 +89,10 @@ class Dispatcher:
             await asyncio.sleep(pause)
 
     async def _serve(self) -> None:
-        """One engine's life. Raises IncompleteReadError or ConnectionError at its end."""
+        """Run one engine. Raises IncompleteReadError or ConnectionError when it ends."""
         ours, its = socket.socketpair()
         with its:
-            # -P, and the very path of this process: no file of the user's is taken for a module of ours
+            # -P and this process's path: no file of the user's is imported instead of a module of ours
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             self.engine = subprocess.Popen(
                 [sys.executable, "-P", "-m", self._module, str(its.fileno())],
@@ -121,7 +121,7 @@ class Dispatcher:
             writer.close()
 
     async def _watch(self) -> None:
-        """Kill an engine that has been at the same for `STUCK` seconds, and nobody waits for that."""
+        """Kill an engine that has run the same requests for `STUCK` seconds if nobody waits for them."""
         before: dict[int, Waiting[Asked]] = {}
         while True:
             await asyncio.sleep(STUCK)
@@ -132,7 +132,7 @@ class Dispatcher:
             before = self._running
 
     async def _next(self) -> Sequence[Waiting[Asked]]:
-        """What is to be run now; waits until there is something."""
+        """Take the requests that run next; waits until there are some."""
         while True:
             if self.limits.wait and 0 < self.queue.instances < self.limits.batch:
                 await asyncio.sleep(self.limits.wait)
@@ -146,7 +146,7 @@ class Dispatcher:
             await self._wake.wait()
 
     async def _answered(self, reader: asyncio.StreamReader) -> bool:
-        """Give out the answers of a message; whether it was the last of those that run."""
+        """Distribute the replies of a message; returns whether it was the last one of the batch."""
         said, bodies = await receive_async(reader)
         at = 0
         for number, status, size, json_bytes, wrong in said["answers"]:
@@ -161,7 +161,7 @@ class Dispatcher:
         return bool(said["done"])
 
     def _give_back(self) -> None:
-        """The engine died: what it ran is run again, each request alone; one that was alone is the cause."""
+        """Queue the requests of a dead engine to run alone; one that did is the cause, and fails."""
         running = [w for w in self._running.values() if not w.asked.reply.done()]
         self._running = {}
         for waiting in running:

@@ -1,4 +1,4 @@
-"""What a server counts, as Prometheus reads it."""
+"""The metrics of a server, for Prometheus."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Metrics:
     """The counters of one server; all names begin with `abw_`."""
 
     def __init__(self, waiting: Callable[[], float], ready: Callable[[], float]) -> None:
-        """`waiting`: the instances that wait; `ready`: 1 where requests are run, else 0."""
+        """`waiting`: the number of waiting instances; `ready`: 1 while requests are run, else 0."""
         self._registry = registry = CollectorRegistry()
         self.requests = Counter("abw_requests", "Requests by status", ["status"], registry=registry)
         self.instances = Counter("abw_instances", "Instances that were answered", registry=registry)
@@ -36,6 +36,6 @@ class Metrics:
         Gauge("abw_ready", "Whether requests are run", registry=registry).set_function(ready)
 
     def text(self) -> bytes:
-        """All of them in Prometheus's text format."""
+        """Write all metrics in Prometheus's text format."""
         text: bytes = generate_latest(self._registry)
         return text

@@ -1,4 +1,4 @@
-"""HTTP on one connection: uvicorn's protocol, with heads of requests bounded in size and time."""
+"""HTTP on one connection: uvicorn's protocol, with request heads bounded in size and time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from abw.core.serve.app import Service
 
-# Bytes that the address or one header may have, and all of a request's headers with its address.
+# The most bytes of the address or of one header, and of all headers with the address.
 HEADER, HEAD = 16 << 10, 64 << 10
 
-# Bytes that the parser gets at once: it joins a header's pieces in time quadratic in their number.
+# Bytes passed to the parser at once: it joins a header's pieces in time quadratic in their number.
 PIECE = 4 << 10
 
-# How every answer begins, in two pieces.
+# The beginning of every answer, in two pieces.
 PROBES = (b"HTTP/", b"1.1 ")
 # Seconds between the two.
 PROBED = 0.02
@@ -44,7 +44,7 @@ class Protocol(HttpToolsProtocol):
 
     @property
     def _idle(self) -> bool:
-        """Whether no request waits for its answer."""
+        """Whether no request is waiting for its answer."""
         return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 (uvicorn's)
@@ -55,7 +55,7 @@ class Protocol(HttpToolsProtocol):
         )
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has come, piece by piece."""
+        """Parse received bytes, piece by piece."""
         self._start_timer()
         for at in range(0, len(data), PIECE):
             if self._refused or self.transport.is_closing():
@@ -67,27 +67,27 @@ class Protocol(HttpToolsProtocol):
                 self._refuse(431, f"a header has {HEADER} bytes at most")
 
     def on_message_begin(self) -> None:
-        """A head begins."""
+        """Begin a head."""
         self._heading = True
         self._size = self._unknown = 0
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """A part of the address."""
+        """Check a part of the address."""
         super().on_url(url)
         self._count(len(url))
         if len(self.url) > HEADER:
             self._fail(414, f"an address has {HEADER} bytes at most")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, of the head or behind the body."""
+        """Check a header, of the head or after the body."""
         self._count(len(name) + len(value) + len(b": \r\n"))
         if len(name) + len(value) > HEADER:
             self._fail(431, f"a header has {HEADER} bytes at most")
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """End the head."""
         self._heading = False
         self._unknown = 0
         self._stop_timer()
@@ -96,17 +96,17 @@ class Protocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
+        """Receive a part of the body."""
         self._unknown = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
+        """End the request."""
         self._unknown = 0
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what the parser has stopped at: by ours, or because it is no HTTP."""
+        """Refuse a request at which the parser has stopped: by `_fail`, or because it is not HTTP."""
         self._refuse(*(self._wrong or (400, "this is no request of HTTP")))
 
     def eof_received(self) -> Any:  # noqa: ANN401 (a bool, of which uvicorn's type knows nothing)
@@ -123,26 +123,26 @@ class Protocol(HttpToolsProtocol):
         return True
 
     def on_response_complete(self) -> None:
-        """A request is answered; the next one's head may have begun."""
+        """Note that a request is answered; the head of the next one may have begun."""
         super().on_response_complete()
         if self._heading and self._idle:
             self._unset_keepalive_if_required()
             self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended."""
+        """Stop timers when the connection has ended."""
         self._stop_timer()
         super().connection_lost(exc)
 
     def _count(self, size: int) -> None:
-        """Add a part of the head."""
+        """Count bytes of the head."""
         self._unknown = 0
         self._size += size
         if self._size > HEAD:
             self._fail(431, f"all headers have {HEAD} bytes at most")
 
     def _fail(self, status: int, message: str) -> None:
-        """Stop the parser, which has uvicorn send the refusal."""
+        """Stop the parser, so that uvicorn sends the refusal."""
         self._wrong = status, message
         raise ValueError(message)
 
@@ -150,7 +150,7 @@ class Protocol(HttpToolsProtocol):
         self._refuse(408, f"the request did not come within {self._service.limits.timeout:g} s")
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answer a request that is not read to its end, and end the connection."""
+        """Answer a request that is not read completely, and close the connection."""
         self._refused = True
         self._stop_timer()
         if not self._idle:
@@ -170,7 +170,7 @@ class Protocol(HttpToolsProtocol):
         self._timer = self.loop.call_later(self._service.limits.timeout, self.transport.close)
 
     def _start_timer(self) -> None:
-        """Let a head's time begin, unless it has, or a request before it is not answered yet."""
+        """Start the time of a head, unless it has started or an earlier request is not answered yet."""
         if self._timer is None and self._idle and not self._refused:
             self._begun = self.loop.time()
             self._timer = self.loop.call_later(self._service.limits.timeout, self._late)
@@ -181,7 +181,7 @@ class Protocol(HttpToolsProtocol):
             self._timer = None
 
     def _probe(self, number: int) -> None:
-        """Send a piece of what every answer begins with; writing fails where the client said it has gone."""
+        """Send a piece of the beginning of every answer; writing fails if the client has gone."""
         cycle: Any = self.cycle
         if cycle.response_started or self.transport.is_closing():
             return
@@ -192,14 +192,14 @@ class Protocol(HttpToolsProtocol):
 
 
 class _Begun:
-    """The transport of an answer whose first bytes are sent already."""
+    """The transport of an answer whose first bytes have been sent."""
 
     def __init__(self, protocol: Protocol, sent: int) -> None:
         self._protocol = protocol
         self._sent = sent
 
     def write(self, data: bytes) -> None:
-        """Send what is left of the answer's head."""
+        """Send the rest of the answer's head."""
         transport = self._protocol.transport
         self._protocol.cycle.transport = transport
         transport.write(data[self._sent :])

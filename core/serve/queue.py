@@ -1,4 +1,4 @@
-"""Requests that wait for the engine: who goes next, who has waited too long, for whom there is no room."""
+"""The queue of requests for the engine, with deadlines and bounded room."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ T = TypeVar("T")
 
 
 class FullError(Exception):
-    """No room for a request now."""
+    """There is no room for a request."""
 
 
 @dataclass(slots=True, eq=False)
 class Waiting(Generic[T]):
-    """A request: so many instances to be answered until `deadline`; `asked` is whoever wants to know.
+    """A request of some `instances`, to be answered before `deadline`, on behalf of `asked`.
 
-    One that is `gone` has got its answer or wants none any more. A `suspect` was with the engine when that
-    died: it is run alone. `queued`: it waits for the engine, and takes room.
+    `gone`: it was answered, or nobody waits for it. `suspect`: it ran when the engine died, and runs alone
+    now. `queued`: it waits for the engine, and takes room.
     """
 
     asked: T
@@ -31,7 +31,7 @@ class Waiting(Generic[T]):
 
 
 class RequestQueue(Generic[T]):
-    """First come, first served. `room` instances may wait; those that are gone take none."""
+    """A queue for at most `room` instances, first come, first served; requests that are gone take no room."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -40,22 +40,22 @@ class RequestQueue(Generic[T]):
         self._suspects: deque[Waiting[T]] = deque()
 
     def __len__(self) -> int:
-        """Requests that wait."""
+        """The number of waiting requests."""
         return sum(not w.gone for w in (*self._suspects, *self._waiting))
 
     def put(self, request: Waiting[T]) -> None:
-        """Let a request wait. Raises FullError where there is no room for all of its instances."""
+        """Add a request. Raises FullError if there is no room for all of its instances."""
         if self.instances + request.instances > self.room:
             raise FullError
         self._enter(request, self._waiting)
 
     def put_back(self, request: Waiting[T]) -> None:
-        """What was taken and not answered: it is a suspect now, and goes before all others."""
+        """Add a request that was taken and not answered, as a suspect, before all others."""
         request.suspect = True
         self._enter(request, self._suspects)
 
     def leave(self, request: Waiting[T]) -> None:
-        """A request is not wanted any more: if it waits, its room is free at once."""
+        """Drop a request; its room is free at once."""
         request.gone = True
         if request.queued:
             request.queued = False
@@ -67,9 +67,9 @@ class RequestQueue(Generic[T]):
         self.instances += request.instances
 
     def take(self, most: int, now: float) -> list[Waiting[T]]:
-        """The next requests, together of `most` instances or a single one with more; or one suspect.
+        """Take the next requests, of at most `most` instances or a single larger one; or one suspect.
 
-        Those whose deadline is over are left out, and gone.
+        Requests whose deadline has passed are dropped.
         """
         taken: list[Waiting[T]] = []
         count = 0

@@ -1,4 +1,4 @@
-"""What clients send: lines of text or JSON, or KServe's request for inference; and how that is refused."""
+"""Requests of clients: lines of text or JSON, or KServe's request for inference."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import orjson
 
 from abw.core.base.errors import AbwError
 
-# The content types whose lines are JSON values; those of all others are text.
+# The content types whose lines are JSON values; lines of others are text.
 JSON_TYPES = ("application/json", "application/jsonl", "application/x-ndjson", "application/ndjson")
 
 
-# How a request wants its answer.
+# The forms of replies.
 LINES, TENSORS = "lines", "tensors"
 
 
 class BodyError(Exception):
-    """A request that cannot be taken apart: a status of HTTP, and what to say."""
+    """A request that is refused: HTTP status, message, and place."""
 
     def __init__(self, status: int, message: str, **place: int) -> None:
         super().__init__(message)
@@ -29,9 +29,9 @@ class BodyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Instances to be answered: a text each, or a JSON value where `json` says so.
+    """The instances of a request: texts, of JSON values if `json`.
 
-    `lines` are those on which they begin; `asked` is what `as_tensors` is asked for.
+    `lines`: those on which the instances begin; `asked`: see `as_tensors`.
     """
 
     form: str
@@ -45,14 +45,14 @@ class Request:
         return len(self.texts)
 
     def document(self) -> list[Any]:
-        """As it is sent to the engine, which makes one of it again."""
+        """The arguments of the same request, as they are sent to the engine."""
         return [self.form, self.json, self.texts, list(self.lines), self.asked]
 
 
 def of_lines(body: bytes, content_type: str, format: str) -> Request:
-    """Instances of `/v1/predict`: a line each, as in a data file; of format lattice text is one instance.
+    """Parse `/v1/predict`: an instance on each line, as in a data file.
 
-    Empty lines at the end are none. Raises BodyError.
+    In format lattice, text is one instance. Empty lines at the end are ignored. Raises BodyError.
     """
     text = _decoded(body).removeprefix("\ufeff").rstrip("\r\n")
     if not text:
@@ -65,7 +65,7 @@ def of_lines(body: bytes, content_type: str, format: str) -> Request:
 
 
 def parsed(text: str, number: int, errors: dict[int, AbwError]) -> Any:  # noqa: ANN401 (what JSON holds)
-    """A JSON value; what is none is put into the errors by its number, and blank."""
+    """Parse a JSON value; if it is malformed, its error is added to `errors`, and the value is ''."""
     try:
         return orjson.loads(text)
     except ValueError as error:
@@ -75,11 +75,10 @@ def parsed(text: str, number: int, errors: dict[int, AbwError]) -> Any:  # noqa:
 
 
 def of_tensors(body: bytes, json_bytes: int | None, model: str) -> Request:
-    """Instances of KServe's `infer`: one tensor of type BYTES; an element is an instance's text, or JSON
-    where the tensor's parameter `content_type` is that of JSON. Raises BodyError.
+    """Parse KServe's `infer`: one tensor of type BYTES, whose elements are instances. Raises BodyError.
 
-    `json_bytes`: the length of the JSON part, where the tensor's elements follow as bytes; `model`: what the
-    answer calls the model.
+    Elements are texts, or JSON if the tensor's parameter `content_type` says so. `json_bytes`: the length of
+    the JSON part, if the elements follow as bytes; `model`: its name in the reply.
     """
     try:
         said = orjson.loads(body[:json_bytes])
@@ -133,7 +132,7 @@ def _decoded(body: bytes) -> str:
 
 
 def _elements(data: bytes) -> list[str]:
-    """Elements of type BYTES: each behind its length in four bytes, the lowest first."""
+    """Split elements of type BYTES, each preceded by its length in four bytes, little-endian."""
     texts, at = [], 0
     while at < len(data):
         begin = at + 4

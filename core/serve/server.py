@@ -1,4 +1,4 @@
-"""The server's process: it listens, begins an engine, and ends in order."""
+"""The server's process: listens, starts an engine, and ends in order."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def serve(
     module: str = "",
     report: Report | None = None,
 ) -> bool:
-    """Serve a model until a signal ends it; whether all who waited then have been answered.
+    """Serve a model until a signal ends it; returns whether all waiting requests were answered.
 
     `name`: what it is called in addresses, if not as its spec has it; `module`: what the engine runs instead
     of the loading's. `report` (`tell`) is called when the server listens and when it is ready, with the
@@ -114,22 +114,22 @@ async def _report(service: Service, listener: socket.socket, report: Report) -> 
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, which ends in order and by its own exit code at SIGTERM, SIGINT and SIGHUP."""
+    """uvicorn's server, but ending in order, with its own exit code, at SIGTERM, SIGINT and SIGHUP."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
 
     def end(self) -> None:
-        """Take no requests any more, answer those that are there, and end."""
+        """Accept no more requests, answer the waiting ones, and end."""
         self._service.draining = True
         self.should_exit = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """The first signal ends the server in order, the second at once.
+        """End the server in order at the first signal, at once at the second.
 
-        One that is ignored, as `nohup` has a hang-up, stays so.
+        Signals that are ignored (SIGHUP under `nohup`) stay ignored.
         """
         loop = asyncio.get_running_loop()
         heard = [number for number in TERMINATING if signal.getsignal(number) is not signal.SIG_IGN]

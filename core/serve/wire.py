@@ -1,4 +1,4 @@
-"""Messages between the server and its engine: a JSON document, and bytes behind it."""
+"""Messages between the server and its engine: a JSON document followed by bytes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _HEAD = struct.Struct("<II")
 
 
 def packed(document: Any, payload: bytes = b"") -> bytes:  # noqa: ANN401 (what JSON can hold)
-    """A message as it is sent."""
+    """Encode a message."""
     said = orjson.dumps(document)
     return b"".join((_HEAD.pack(len(said), len(payload)), said, payload))
 
 
 def receive(connection: socket.socket) -> tuple[Any, bytes] | None:
-    """The next message; None where the other end is closed."""
+    """Receive the next message; None if the other end is closed."""
     head = _exactly(connection, _HEAD.size)
     if head is None:
         return None
@@ -30,7 +30,7 @@ def receive(connection: socket.socket) -> tuple[Any, bytes] | None:
 
 
 async def receive_async(reader: asyncio.StreamReader) -> tuple[Any, bytes]:
-    """The next message. Raises IncompleteReadError or ConnectionError where the other end is closed."""
+    """Receive the next message. Raises IncompleteReadError or ConnectionError if the other end is closed."""
     sizes = _HEAD.unpack(await reader.readexactly(_HEAD.size))
     body = await reader.readexactly(sum(sizes))
     return orjson.loads(body[: sizes[0]]), body[sizes[0] :]

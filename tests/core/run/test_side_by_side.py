@@ -22,7 +22,7 @@ from abw.core.plan.plan import Plan
 from abw.core.policy.registry import get_policy
 from abw.core.run import minibatches, parallel
 from abw.core.run.minibatches import MiniBatch
-from abw.core.run.parallel import Part, read_parts, should_parallelise, side_by_side
+from abw.core.run.parallel import Part, PartRunner, should_parallelise, side_by_side
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 
@@ -59,7 +59,7 @@ Row = tuple[int, int, int, int, bytes]
 def each(parts: Iterable[Part], executor: Executor, *, alone: bool) -> Iterator[Row]:
     """Each mini-batch with the number of its part, its place there, and its values."""
     clock = Clock("construct", "schedule", "plan", "execute")
-    every = read_parts(parts, get_policy("depth"), executor, clock, values, alone=alone)
+    every = PartRunner(get_policy("depth"), executor, clock, values, alone=alone).run(parts)
     for number, (_, _, found) in enumerate(every):
         for batch, _, read in found:
             yield number, batch.window, batch.first, batch.last, read()
