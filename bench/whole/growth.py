@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abw.bench.options import SPECS, DataDir, Runs, SpecsDir
 from abw.bench.pytorch.decoding import Beam, Greedy
@@ -98,11 +99,11 @@ class Growing:
         if isinstance(compiled, str):
             raise AbwError(f"the rounds are not compiled: {compiled}")
         self.rounds: list[float] = []
-        walk: Callable[[int, int], None] = compiled.rounds  # type: ignore[attr-defined]
+        walk: Callable[[NDArray[np.int64]], None] = compiled.rounds  # type: ignore[attr-defined]
 
-        def timed(state: int, scratch: int) -> None:
+        def timed(state: NDArray[np.int64]) -> None:
             start = time.thread_time()
-            walk(state, scratch)
+            walk(state)
             self.rounds.append(time.thread_time() - start)
 
         compiled.rounds = timed  # type: ignore[attr-defined]

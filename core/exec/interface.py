@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -19,13 +19,11 @@ from abw.core.plan.plan import Plan
 from abw.core.policy.schedule import Schedule
 
 if TYPE_CHECKING:  # what grows or is trained is imported by what grows or trains
-    from abw.core.data.vertices import Columns
     from abw.core.exec.gradient import Gradient
     from abw.core.grad.graph import TrainingGraph
-    from abw.core.graph.growing.beam import Beam
-    from abw.core.graph.growing.decide import Grower
-    from abw.core.graph.growing.growth_index import Whose
-    from abw.core.graph.growing.round_graph import Sprouter
+    from abw.core.graph.growing.batch import Batch
+    from abw.core.graph.growing.model import GrowthModel
+    from abw.core.graph.growing.share import Share
 
 
 class TooLargeError(AbwError):
@@ -69,53 +67,30 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What rounds have computed, as they noted it in columns of the vertices: here are the numbers of these.
+    """What an executor's rounds have computed, as they noted it in the columns of the vertices.
 
-    A type has a node where `own` (T,) says something (-1: rounds do not compute it), whose outputs lie in
-    the rows `row` (T, W) of their arenas. It ran in the round `round`, and there in the step `step[o, t]`
-    (O, T) of `steps`, where `origin` says o (-1: it is 0). `rows` (A,): so many rows of each arena are taken
-    now. `rounds`: how many there were. `read`: gives values of nodes numbered type after type, by `type_ptr`
-    (T + 1,), the rows of their outputs (n * W,), and references as a `Result` has them.
+    `rows` (A,): so many rows of each arena are taken now. `rounds`: how many there were; `shares`: what each
+    thread knows. `read` gives values of nodes numbered type after type, by `type_ptr` (T + 1,), the rows of
+    their outputs (n * W,), and references as a `Result` has them.
     """
 
-    own: Ints
-    row: Ints
-    round: int
-    origin: int
-    step: Ints
-    steps: int
     rows: Ints
     rounds: int
+    shares: Sequence[Share]
     read: Callable[[Ints, Ints, NDArray[np.integer[Any]]], Array]
 
 
 class Rounds(Protocol):
     """Grows the instances of a mini-batch to their end, without the host between one round and the next."""
 
-    @property
-    def columns(self) -> tuple[Hashable, ...]:
-        """The columns that it reads or writes."""
-        ...
-
     def room(self, instances: int) -> int:
-        """For how many new vertices there should be room in them."""
+        """For how many new vertices there should be room in their columns."""
         ...
 
-    def grow(
-        self,
-        columns: Columns,
-        whose: Whose,
-        grower: Grower,
-        beam: Beam | None,
-        numbers: NDArray[np.int64],
-        before: Plan,
-    ) -> Computed | None:
-        """Add all vertices to `columns`, each instance's as they come to be; None where a score or an input
+    def grow(self, batch: Batch, before: Plan) -> Computed | None:
+        """Add all vertices to the columns, each instance's as they come to be; None where a score or an input
         is wrong, which the rounds that the host drives tell. A vertex may be of no instance: then it does not
-        count.
-
-        `before` is the plan of what was computed before growth, `numbers` are the instances' in their file;
-        `grower` counts what comes to be, `beam` is told what was picked. Errors: TooLargeError.
+        count. `before` is the plan of what was computed before growth. Errors: TooLargeError.
         """
 
 
@@ -349,7 +324,7 @@ class Executor(Protocol):
     def run(self, plan: Plan) -> Result:
         """Execute a plan of the network prepared."""
 
-    def rounds(self, sprouter: Sprouter) -> Rounds | str:
+    def rounds(self, model: GrowthModel) -> Rounds | str:
         """What drives the rounds of a model that grows; or in words why Python is to do it."""
         return f"executor '{self.name}' has none of its own"
 

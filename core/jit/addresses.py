@@ -70,6 +70,24 @@ def _named_arrays_of(kind: Any) -> Any:  # noqa: ANN401 (numba's)
     return array_in
 
 
+def int_rows(array: int, length: int) -> Any:  # noqa: ANN401
+    """`row(words, number)`: one of the rows of 32-bit integers that lie one after the other from the address
+    in word `array` on, each of as many as word `length` says.
+    """
+
+    @intrinsic
+    def row(context: Any, words: Any, number: Any) -> Any:  # noqa: ANN401
+        def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ANN401
+            begin = make_array(words)(context, builder, given[0]).data  # type: ignore[no-untyped-call]
+            first, size = (builder.load(builder.gep(begin, [ir.Constant(WORD, n)])) for n in (array, length))
+            offset = builder.mul(builder.mul(size, given[1]), ir.Constant(WORD, 4))
+            return _array(context, builder, types.int32, builder.add(first, offset), size)
+
+        return types.Array(types.int32, 1, "C")(words, types.int64), generate
+
+    return row
+
+
 def _array(context: Any, builder: Any, kind: Any, address: Any, length: Any) -> Any:  # noqa: ANN401
     array = make_array(types.Array(kind, 1, "C"))(context, builder)  # type: ignore[no-untyped-call]
     size = ir.Constant(WORD, kind.bitwidth // 8)
@@ -84,3 +102,4 @@ ints_at, longs_at = _arrays_of(types.int32), _arrays_of(types.int64)
 floats_at, doubles_at = _arrays_of(types.float32), _arrays_of(types.float64)
 bytes_at = _arrays_of(types.uint8)
 ints_in, longs_in = _named_arrays_of(types.int32), _named_arrays_of(types.int64)
+doubles_in, bytes_in = _named_arrays_of(types.float64), _named_arrays_of(types.uint8)

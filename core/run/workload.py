@@ -28,7 +28,8 @@ from abw.core.graph.dag import Dag
 from abw.core.graph.fuse import Fusion, fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import Groups, group_types
-from abw.core.graph.growing.round_graph import Ground, Sprouter
+from abw.core.graph.growing.batch import GrowthData
+from abw.core.graph.growing.model import GrowthModel
 from abw.core.graph.ops import OpNetwork, expand, op_network
 from abw.core.ir.model import DataSpec, Model
 from abw.core.ir.network import Granularity, LayoutName, Network
@@ -54,7 +55,7 @@ class Networks:
     ops: OpNetwork | None = None
     fusion: Fusion | None = None
     groups: Groups | None = None
-    sprouter: Sprouter | None = None
+    sprouter: GrowthModel | None = None
 
     @property
     def network(self) -> Network:
@@ -90,7 +91,7 @@ class Workload:
     model: Model
     binding: Binding
     networks: Networks
-    ground: Ground | None = None
+    ground: GrowthData | None = None
 
     @property
     def network(self) -> Network:
@@ -171,7 +172,7 @@ def open_networks(
     sprouter = None
     if model.growth:
         phases, _ = phases_of(model.types, model.schema, model.growth)
-        sprouter = Sprouter(model, model.growth, cells, phases)
+        sprouter = GrowthModel(model, model.growth, cells, phases)
     found = Networks(cells, program_of(model, cells), ops, sprouter=sprouter)
     if fuse:
         found = replace(found, fusion=fuse_network(found.unfused))
@@ -188,7 +189,7 @@ def open_workload(model: Model, instances: Instances, networks: Networks) -> Wor
         return Workload(model, bind(model, networks.cells, networks.program, instances), networks)
     instances = with_room(instances, sprouter.growth, sprouter.extended(instances.schema))
     binding = bind(model, networks.cells, networks.program, instances)
-    return Workload(model, binding, networks, Ground(sprouter, instances))
+    return Workload(model, binding, networks, GrowthData(sprouter, instances))
 
 
 def load_workload(

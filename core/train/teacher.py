@@ -17,8 +17,9 @@ from abw.core.base.errors import InstanceError, Problem
 from abw.core.data.derive import field, with_derived
 from abw.core.data.instances import Instances, Ints
 from abw.core.data.vertices import INDEX, FieldColumn, finished, given_link, with_room
-from abw.core.graph.growing.decide import Chances, Grower, allowed, decide
-from abw.core.graph.growing.round_graph import Ground
+from abw.core.graph.growing.batch import Batch, GrowthData
+from abw.core.graph.growing.decide import Chances, allowed, decide
+from abw.core.graph.growing.rounds import Rounds
 from abw.core.ir.growth import Decision, GrowingKind
 from abw.core.ir.model import Model
 from abw.core.ir.training import Loss, Target
@@ -63,25 +64,22 @@ class Teacher:
             return instances
         instances = with_derived(instances, growth.given)
         instances = with_room(instances, growth, self._sprouter.extended(instances.schema))
-        ground = Ground(self._sprouter, instances)
         last = len(instances)
-        columns = _Lesson(self.model, ground, last).columns
+        columns = _Lesson(self.model, Batch(GrowthData(self._sprouter, instances), 0, last)).columns
         return finished(instances, 0, last, columns, growth, columns.ordered(last))
 
 
 class _Lesson:
     """Instances that grow, all together: their `columns`."""
 
-    def __init__(self, model: Model, ground: Ground, count: int) -> None:
+    def __init__(self, model: Model, batch: Batch) -> None:
         assert model.growth and model.training
-        self._model, self._instances = model, ground.instances
-        self._whose, self.columns = ground.whose(0, count), ground.columns(0, count)
-        self._chances = Chances(model.data.seed, ground.instances.numbers)
+        self._model, self._instances = model, batch.ground.instances
+        self._batch, self.columns = batch, batch.columns
+        self._chances = Chances(model.data.seed, batch.numbers)
         self._losses = {loss.decision: loss for loss in model.training.losses if loss.decision}
         self._classes = {d: self._open(loss) for d, loss in self._losses.items()}
-        kinds = {kind.name: kind for kind in model.growth.kinds}
-        self._grower = Grower(kinds, ground.instances.schema.kinds, self._whose)
-        self._grow(tuple(kinds.values()))
+        self._grow(model.growth.kinds)
 
     def _open(self, loss: Loss) -> Ints | None:
         """Have the columns that a target needs; the class of each of its field's numbers."""
@@ -95,14 +93,16 @@ class _Lesson:
 
     def _grow(self, kinds: tuple[GrowingKind, ...]) -> None:
         """Round after round, in the order in which a run adds vertices."""
-        columns, whose = self.columns, self._whose
-        now = self._grower.start(columns, self._instances.start[:-1].astype(np.int32))
-        while len(now):
-            whose.lists.note(columns, now)
-            first = columns.count
-            for _ in self._grower.round(columns, now, self._told):
-                self._refuse_cut(kinds)
-            now = np.arange(first, columns.count, dtype=np.int32)
+        rounds = Rounds(self._batch)
+        while rounds.open():
+            for kind in kinds:
+                for decision in kind.decisions:
+                    at = rounds.vertices(decision)
+                    self.columns[FieldColumn(decision.name)][at] = chosen = self._told(decision, at)
+                    if decision.how == "best":
+                        rounds.pick(at, chosen)
+            rounds.grow()
+            self._refuse_cut(kinds)
 
     def _told(self, decision: Decision, at: Ints) -> Ints:
         """Find the target of a decision at each vertex, -1 where there is none."""
@@ -129,21 +129,19 @@ class _Lesson:
 
     def _refuse_cut(self, kinds: tuple[GrowingKind, ...]) -> None:
         """Refuse instances that would grow more than there may be."""
-        where = np.argwhere(self._grower.cut)
+        where = np.argwhere(self._batch.cut)
         if len(where):
             number, instance = where[0].tolist()
             name = self._instances.schema.kinds[number]
             kind = next(kind for kind in kinds if kind.name == name)
             vertex = int(self._instances.start[instance])
             message = f"by its targets more than {kind.most} of kind '{name}' grow in "
-            problem = Problem(
-                message + self._whose.instance(self.columns, vertex), kind.span, "a larger `most`"
-            )
+            problem = Problem(message + self._batch.instance_text(vertex), kind.span, "a larger `most`")
             raise InstanceError(problem, instance)
 
     def _refuse(self, message: str, vertex: int, loss: Loss, hint: str) -> None:
-        problem = Problem(message + self._whose.vertex(self.columns, vertex), loss.where, hint)
-        raise InstanceError(problem, self._whose.number(self.columns, vertex))
+        problem = Problem(message + self._batch.vertex_text(vertex), loss.where, hint)
+        raise InstanceError(problem, self._batch.number(vertex))
 
 
 def _no_scores(t: int, output: int, vertices: Ints) -> NDArray[np.float64]:

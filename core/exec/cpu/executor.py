@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from abw.core.exec.cpu.weights import WeightGradients
     from abw.core.exec.gradient import Gradient
     from abw.core.grad.graph import TrainingGraph
-    from abw.core.graph.growing.round_graph import Sprouter
+    from abw.core.graph.growing.model import GrowthModel
 
 Ints = NDArray[np.int32]
 
@@ -245,16 +245,16 @@ class CpuExecutor(Executor):
             raise ValueError("the executor was not told to record")
         return self._recorder.runs(self._measuring().timing(), peak_of_core())
 
-    def rounds(self, sprouter: Sprouter) -> Rounds | str:
+    def rounds(self, model: GrowthModel) -> Rounds | str:
         """The compiled rounds of a model that grows."""
         if self._recorder is not None:
             return "each is noted by itself, with its batches"
-        if self._rounds is None or self._rounds.sprouter is not sprouter:
+        if self._rounds is None or self._rounds.model is not model:
             from abw.core.exec.cpu.rounds.rounds import CompiledRounds
 
             run = self._launcher
             self._rounds = CompiledRounds(
-                sprouter, self._target, self._memory, run.tables, run.scratch, run.team, self._epochs
+                model, self._target, self._memory, run.tables, run.scratch, run.team, self._epochs
             )
         return self._rounds
 

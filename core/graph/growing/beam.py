@@ -5,13 +5,12 @@ hypotheses that have ended; the `width` best are kept. A hypothesis ends where i
 kind, or nothing is allowed. No continuation makes a log-probability larger: where the best of an instance has
 ended, nothing can come before it, and the others are not continued either.
 
-Rounds that are compiled do the same (`abw.core.exec.cpu.rounds.beams`), step by step and bit by bit.
+Here in NumPy, for `--verify` and programs; rounds do it in compiled code (`choices.py`), to the same bits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,21 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.instances import Ints
-from abw.core.data.vertices import INSTANCE, Columns, FieldColumn, Order
-from abw.core.graph.growing.decide import Added, Bools, Read, Scores, among, masked, relative
-from abw.core.ir.growth import Decision, GrowingKind
+from abw.core.data.vertices import Columns
+from abw.core.graph.growing.choices import IN_UNITS, LEAST, LOG2_E, NEAREST, POWERS, UNIT
+from abw.core.graph.growing.decide import Read, Scores, among, masked, relative
+from abw.core.ir.growth import Decision
 
 Totals = NDArray[np.float64]
 Places = NDArray[np.integer[Any]]
-# The column of the pick by which a vertex came to be, or the one that it came from; -1 for none.
-PICK = "pick"
-
-LEAST, LOG2_E, NEAREST = -40.0, 1 / math.log(2), 1.5 * 2.0**52
-POWERS = tuple(math.log(2) ** i / math.factorial(i) for i in range(8))
-# How `exponentials` are found: the least number that counts, what makes powers of 2 of those of e, what
-# leaves the nearest whole number in the last bits of a sum, the coefficients of a power of 2 as a polynomial;
-# what is counted, and what leaves the number of these in the last bits of a sum.
-UNIT, IN_UNITS = 2.0**-40, 1.5 * 2.0**12
+# So many scores are worked on together.
 _AT_ONCE = 1 << 14
 
 
@@ -47,36 +39,6 @@ class Candidates:
     row: Ints
     number: Ints
     total: Totals
-
-
-@dataclass(frozen=True, slots=True)
-class Picks:
-    """What was picked in a mini-batch, n times: at a `vertex` the `number` (-1: it ended there), by which the
-    hypothesis has the log-probability `total`.
-
-    `ended` (n,): whether it added no vertex of its kind. `by` (vertices,): the pick by which each came to be,
-    or the one that it came from, -1 for none. `rounds`: of each the vertices compared,
-    and the picks kept, also earlier ones that have ended: instance by instance, the best first. `best`: by
-    instance the pick with which its best hypothesis ends.
-    """
-
-    vertex: Ints
-    number: Ints
-    total: Totals
-    ended: Bools
-    by: Ints
-    rounds: tuple[tuple[Ints, Ints], ...]
-    best: Ints
-
-    def chosen(self) -> Ints:
-        """What the best hypotheses chose at each vertex (vertices,); -1 where none comes by, or none did."""
-        found = np.full(len(self.by), -1, np.int32)
-        way = self.best
-        while len(way):
-            found[self.vertex[way]] = self.number[way]
-            way = self.by[self.vertex[way]]
-            way = way[way >= 0]
-        return found
 
 
 def log_shares(scores: Scores, row: Places, number: Places) -> Totals:
@@ -157,89 +119,3 @@ def ranked(instance: Ints, total: Totals, width: int) -> tuple[NDArray[np.int64]
     ordered = instance[order]
     rank = np.arange(len(order)) - np.searchsorted(ordered, ordered, side="left")
     return order[rank < width], rank[rank < width]
-
-
-class Beam:
-    """The hypotheses of a mini-batch under way."""
-
-    def __init__(self, decision: Decision) -> None:
-        self.decision = decision
-        self._picks = Candidates(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0))
-        self._instance = np.zeros(0, np.int32)
-        self._ended = np.zeros(0, np.bool_)
-        self._kept = np.zeros(0, np.int32)
-        self._rounds: list[tuple[Ints, Ints]] = []
-
-    def pick(self, columns: Columns, at: Ints, read: Read) -> tuple[Ints, Ints]:
-        """Compare the hypotheses at vertices of one round; the vertices and numbers of the picks that go on.
-
-        Raises ScoreError.
-        """
-        by, instance = columns[PICK][at], columns[INSTANCE][at]
-        before = np.where(by >= 0, np.append(self._picks.total, 0.0)[by], 0.0)
-        found = continuations(self.decision, columns, at, read, before)
-        here = np.isin(self._instance[self._kept], instance)
-        ended, others = self._kept[here & self._ended[self._kept]], self._kept[~here]
-        old = len(ended)
-        whose = np.concatenate([self._instance[ended], instance[found.row]])
-        total = np.concatenate([self._picks.total[ended], found.total])
-        order, rank = ranked(whose, total, self.decision.width)
-        over = whose[order[(rank == 0) & (order < old)]]
-        order = order[(rank == 0) | ~np.isin(whose[order], over)]
-        new = order[order >= old]
-        first = len(self._picks.row)
-        numbers = np.empty(len(order), np.int32)
-        numbers[order >= old] = np.arange(first, first + len(new))
-        numbers[order < old] = ended[order[order < old]]
-        self._rounds.append((at, numbers))
-        new -= old
-        self._picks = Candidates(
-            np.concatenate([self._picks.row, at[found.row[new]]]),
-            np.concatenate([self._picks.number, found.number[new]]),
-            np.concatenate([self._picks.total, found.total[new]]),
-        )
-        self._instance = np.concatenate([self._instance, instance[found.row[new]]])
-        self._ended = np.append(self._ended, np.zeros(len(new), np.bool_))
-        self._kept = np.concatenate([others, numbers])
-        return at[found.row[new]], found.number[new]
-
-    def follow(self, columns: Columns, kind: GrowingKind, at: Ints, added: Sequence[Added]) -> None:
-        """Note by which picks vertices came to be, and which hypotheses have ended.
-
-        `added[i]` are those of the kind's clause i, `at` where it was done: for the kind that picks, at its
-        last picks.
-        """
-        count = len(self._picks.row)
-        picks = np.arange(count - len(at), count) if kind.best else columns[PICK][at]
-        ends = np.full(len(picks), kind.best is not None)
-        for clause, (rows, new) in zip(kind.clauses, added, strict=True):
-            there = new >= 0
-            columns[PICK][new[there]] = picks[rows[there]]
-            if clause.adds == kind.name:
-                ends[rows[there]] = False
-        self._ended[picks[ends]] = True
-
-    def take(
-        self,
-        columns: Columns,
-        made: Candidates,
-        ended: Bools,
-        kept: Ints,
-        rounds: list[tuple[Ints, Ints]],
-    ) -> None:
-        """All at once, what `pick` and `follow` note round after round; `made.row` are vertices."""
-        self._picks, self._ended, self._kept, self._rounds = made, ended, kept, rounds
-        self._instance = columns[INSTANCE][made.row]
-
-    def close(self, columns: Columns, finished: Order) -> Picks:
-        """Give vertices what the best hypotheses chose there; all that was picked.
-
-        In what is returned vertices are numbered as `finished` says.
-        """
-        made, ended = self._picks, self._kept[self._ended[self._kept]]
-        order, _ = ranked(self._instance[ended], made.total[ended], 1)
-        by, place = columns[PICK][finished.vertex], finished.place
-        rounds = tuple((place[at], kept) for at, kept in self._rounds)
-        picks = Picks(place[made.row], made.number, made.total, self._ended, by, rounds, ended[order])
-        columns[FieldColumn(self.decision.name)][finished.vertex] = picks.chosen()
-        return picks

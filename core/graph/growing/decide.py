@@ -1,10 +1,12 @@
-"""What is decided at vertices from the values just computed, and which vertices come to be by that."""
+"""Decisions in NumPy, for whoever makes them again: `--verify`, teachers, programs, and what is told of runs.
+
+Rounds make theirs in compiled code (`choices.py`), which shares nothing with this.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,7 @@ from numpy.typing import NDArray
 from abw.core.data.instances import Ints
 from abw.core.data.vertices import INDEX, INSTANCE, KIND, Columns, FieldColumn
 from abw.core.graph.bind import passes
-from abw.core.graph.growing.growth_index import Whose
-from abw.core.ir.growth import Clause, Decision, GrowingKind, Number, Place, Test, Tests
-from abw.core.ir.schema import Hop
+from abw.core.ir.growth import Decision, Number, Place, Test, Tests
 
 Bools = NDArray[np.bool_]
 Scores = NDArray[np.floating[Any]]
@@ -27,17 +27,6 @@ WORD = 2**64 - 1
 # The steps of splitmix64's finaliser: by how much a number is shifted before it is added to itself bit by
 # bit, and what the sum is multiplied with.
 MIXERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
-# What a decision has picked at each of some vertices, if it picks several at one.
-Picked = Mapping[str, Ints]
-
-# What a decision chooses at each of some vertices; or where several may be picked at one, these vertices as
-# often as something is picked there, and what.
-Decided = Callable[[Decision, Ints], Ints | tuple[Ints, Ints]]
-# What a clause added at some vertices: the place of each among these, and the new one, or -1.
-Added = tuple[NDArray[np.intp], Ints]
-
-THIS = Place(())
-_NOTHING: Picked = MappingProxyType({})
 
 
 class ScoreError(Exception):
@@ -85,31 +74,20 @@ def salt_of(decision: Decision, seed: int) -> int:
     return salt & WORD
 
 
-def evaluate(
-    value: Place | Number,
-    columns: Columns,
-    at: Ints,
-    added: Sequence[Ints] = (),
-    picked: Picked = _NOTHING,
-) -> Ints:
-    """A place or number for each vertex of `at`, -1 for none; `added[i]`: what clause i added there."""
+def evaluate(value: Place | Number, columns: Columns, at: Ints) -> Ints:
+    """A place or number for each vertex of `at`, -1 for none."""
     if isinstance(value, Place):
-        begin = at if value.added is None else added[value.added]
-        return columns.follow(begin, value.hops)
-    if value.place == THIS and value.field in picked:
-        return np.where(picked[value.field] >= 0, picked[value.field] + np.int32(value.plus), np.int32(-1))
-    where = evaluate(value.place, columns, at, added)
+        return columns.follow(at, value.hops)
+    where = evaluate(value.place, columns, at)
     found = (columns[INDEX] if value.field == "index" else columns[FieldColumn(value.field)])[where]
     return np.where(found >= 0, np.maximum(found + np.int32(value.plus), -1), np.int32(-1))
 
 
-def holds(
-    tests: Tests, columns: Columns, at: Ints, added: Sequence[Ints] = (), picked: Picked = _NOTHING
-) -> Bools:
+def holds(tests: Tests, columns: Columns, at: Ints) -> Bools:
     """Whether all tests hold, for each vertex of `at`."""
     found = np.ones(len(at), np.bool_)
     for test in tests:
-        found &= _holds(test, evaluate(test.value, columns, at, added, picked))
+        found &= _holds(test, evaluate(test.value, columns, at))
     return found
 
 
@@ -190,134 +168,3 @@ def relative(scores: Scores) -> NDArray[np.float64]:
     if largest is not None:
         found[largest] = 0.0
     return found
-
-
-class Grower:
-    """Adds vertices to a mini-batch's columns by the clauses of kinds.
-
-    `cut` (kinds, instances): whether a vertex of a kind did not come to be in an instance because it had
-    `most` of them.
-    """
-
-    def __init__(self, kinds: Mapping[str, GrowingKind], names: Sequence[str], whose: Whose) -> None:
-        """`names`: of all kinds, by their numbers."""
-        self._kinds, self._names, self._whose = kinds, names, whose
-        self.count = np.zeros((len(names), whose.count), np.int64)
-        self.cut = np.zeros((len(names), whose.count), np.bool_)
-
-    def start(self, columns: Columns, roots: Ints) -> Ints:
-        """Add what instances begin with; `roots` (instances,) are their own vertices.
-
-        The vertices of the first round: the given ones that decide, then those that were added.
-        """
-        given = np.arange(columns.count, dtype=np.int32)
-        for kind in self._kinds.values():
-            if kind.start is not None:
-                self._add(kind.start, columns, roots, np.ones(len(roots), np.bool_))
-        deciding = frozenset[str]().union(*(kind.kinds for kind in self._kinds.values() if kind.given))
-        own = self._whose.of_kinds(deciding, columns, given)
-        return np.concatenate([own, np.arange(len(given), columns.count, dtype=np.int32)])
-
-    def round(
-        self, columns: Columns, now: Ints, decided: Decided
-    ) -> Iterator[tuple[GrowingKind, Ints, tuple[Added, ...]]]:
-        """Decide at the vertices `now`, then do the clauses of their kinds.
-
-        Each kind, where its clauses were done, and what each of them added.
-        """
-        found = []
-        for kind in self._kinds.values():
-            at = on = self._whose.of_kinds(kind.kinds, columns, now)
-            picked = {}
-            for decision in kind.decisions if len(at) else ():
-                chosen = decided(decision, at)
-                if isinstance(chosen, tuple):
-                    on, picked[decision.name] = chosen
-                else:
-                    columns[FieldColumn(decision.name)][at] = chosen
-            found.append((kind, on, picked))
-        for kind, at, picked in found:
-            yield kind, at, self._grow(kind, columns, at, picked)
-
-    def _grow(self, kind: GrowingKind, columns: Columns, at: Ints, picked: Picked) -> tuple[Added, ...]:
-        """Do a kind's clauses at its vertices, whose decisions are made; nothing where one chose nothing.
-
-        Vertices come as often as something is `picked` there. What each clause added.
-        """
-        may = np.ones(len(at), np.bool_)
-        for decision in kind.decisions:
-            may &= evaluate(Number(THIS, decision.name), columns, at, (), picked) >= 0
-        added: list[Added] = []
-        known: list[Ints] = []
-        for clause in kind.clauses:
-            here, numbers, before, rows = at, picked, known, np.arange(len(at))
-            if clause.each:
-                begin = columns.follow(at, clause.each[:-1])
-                sizes, members = self._whose.reached(columns, clause.each[-1:], begin)
-                rows = np.repeat(rows, sizes)
-                here, before = at[rows], [*(new[rows] for new in known), members]
-                numbers = {name: values[rows] for name, values in picked.items()}
-            there = may[rows] & holds(clause.when, columns, here, before, numbers)
-            if clause.unless:
-                there &= ~holds(clause.unless, columns, here, before, numbers)
-            for needed in clause.needs:
-                there &= before[needed] >= 0
-            new = self._add(clause, columns, here, there, before, numbers)
-            added.append((rows, new))
-            # of a clause that may add several nothing is asked
-            known.append(np.full(len(at), -1, np.int32) if clause.each else new)
-        return tuple(added)
-
-    def _add(
-        self,
-        clause: Clause,
-        columns: Columns,
-        at: Ints,
-        there: Bools,
-        added: Sequence[Ints] = (),
-        picked: Picked = _NOTHING,
-    ) -> Ints:
-        """New vertices where a clause says so and there is room; for each of `at` the new one, or -1."""
-        found = np.full(len(at), -1, np.int32)
-        who = np.flatnonzero(there)
-        if not len(who):
-            return found
-        number, most = self._names.index(clause.adds), self._kinds[clause.adds].most
-        whose = columns[INSTANCE][at[who]]
-        index = self.count[number][whose] + ranks(whose)
-        room = index < most
-        if not room.all():
-            self.cut[number][whose[~room]] = True
-            who, index, whose = who[room], index[room], whose[room]
-        self.count[number] += np.bincount(whose, minlength=self.count.shape[1])
-        deciding = at[who]
-        chosen = {name: numbers[who] for name, numbers in picked.items()}
-        before = [values[who] for values in added]
-        links = [(Hop(name), evaluate(place, columns, deciding, before)) for name, place in clause.links]
-        numbers = [
-            (
-                FieldColumn(name),
-                evaluate(value, columns, deciding, before, chosen) if isinstance(value, Number) else value,
-            )
-            for name, value in clause.fields
-        ]
-        new = columns.append(len(who))
-        for name, values in (*links, *numbers):
-            columns[name][new] = values
-        columns[KIND][new] = number
-        columns[INSTANCE][new] = whose
-        columns[INDEX][new] = index
-        home = columns[Hop("instance")][deciding]
-        columns[Hop("instance")][new] = np.where(home >= 0, home, deciding)
-        found[who] = new
-        return found
-
-
-def ranks(groups: Ints) -> Ints:
-    """For each entry how many before it are of the same group."""
-    order = np.argsort(groups, kind="stable")
-    ordered = groups[order]
-    first = np.searchsorted(ordered, ordered, side="left")
-    ranks = np.empty(len(groups), np.int32)
-    ranks[order] = np.arange(len(groups)) - first
-    return ranks

@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 from abw.core.data.instances import Ints
 from abw.core.data.vertices import INSTANCE, Columns, Order
 from abw.core.graph.graph import Nodes, merged
-from abw.core.graph.growing.round_graph import Sprouter
+from abw.core.graph.growing.model import GrowthModel
+from abw.core.graph.growing.names import ORIGIN, ROUND
 from abw.core.jit.decorators import njit
 
 
-def noted(sprouter: Sprouter) -> bool:
+def noted(sprouter: GrowthModel) -> bool:
     """Whether columns know all nodes and results: nothing runs after growth, no result is a reduction's."""
     types, outputs = sprouter.model.types, sprouter.network.outputs
     reduced = any(types[t].reduction is not None for _, producers in outputs for t, _ in producers)
@@ -20,29 +21,28 @@ def noted(sprouter: Sprouter) -> bool:
 
 
 def finished_nodes(
-    sprouter: Sprouter,
+    sprouter: GrowthModel,
     columns: Columns,
     order: Order,
     own: Ints,
     wanted: Ints,
     most: int,
-    compiled: tuple[int, int, Ints, int, NDArray[np.bool_], Nodes] | None = None,
+    compiled: tuple[NDArray[np.bool_], Nodes] | None = None,
 ) -> tuple[Nodes, Ints]:
     """The nodes of finished instances, and what columns say of each: (n, k), where all are `noted`.
 
     Type t has nodes where the column `own[t]` (T,) says something; of a node `wanted[t]` (T, k) is asked,
-    -1 for nothing. There are not more nodes than `most`. Of rounds that were `compiled`: the columns that
-    have a vertex's round and origin (-1: there is one), the step in which each type is computed at those of
-    an origin (O, T), and how many steps a round has; an array of False ((rounds + 1) * steps,), which says
-    afterwards which of them had nodes; the nodes before growth, which those are whose `own[t]` is -1, in the
-    same order. Cost: linear in vertices times types, a ns each;
+    -1 for nothing. There are not more nodes than `most`. Of rounds that were `compiled`: an array of False
+    ((rounds + 1) * steps,), which says afterwards in which of their steps nodes ran; the nodes before growth,
+    which those are whose `own[t]` is -1, in the same order. Cost: linear in vertices times types, a ns each;
     no edge is looked at.
     """
     network = sprouter.network
     type_ptr = np.zeros(len(network.types) + 1, np.int32)
     nodes, found = np.empty((2, most), np.int32), np.full((most, wanted.shape[1]), -1, np.int32)
-    nothing = -1, -1, np.zeros((1, 1), np.int32), 1, np.zeros(0, np.bool_), None
-    round, origin, step, steps, seen, given = compiled or nothing
+    seen, given = compiled or (np.zeros(0, np.bool_), None)
+    round, origin = (columns.place[ROUND] if compiled else -1), columns.place.get(ORIGIN, -1)
+    step, steps = sprouter.step, len(sprouter.phases.steps)
     given_ptr, before = (type_ptr, nodes[0]) if given is None else (given.type_ptr, given.vertex)
     block, whose = columns.block, columns.place[INSTANCE]
     places = order.vertex, order.place

@@ -13,12 +13,12 @@ from abw.core.data.vertices import INDEX, KIND
 from abw.core.graph.bounds import heights
 from abw.core.graph.dag import Dag, build_dag
 from abw.core.graph.graph import Nodes
-from abw.core.graph.growing.beam import Picks
+from abw.core.graph.growing.batch import GrowthData
 from abw.core.graph.growing.decide import Read, Scores
 from abw.core.graph.growing.finished import nodes_on
 from abw.core.graph.growing.margins import Margins, beam_margins, margins, together
+from abw.core.graph.growing.picks import Picks
 from abw.core.graph.growing.replay import Replayed, replay
-from abw.core.graph.growing.round_graph import Ground
 from abw.core.ir.growth import Decision
 from abw.core.ir.model import Model
 
@@ -103,7 +103,7 @@ def bound_by_rounds(dag: Dag, node_round: Ints) -> Ints:
 
 
 def history(
-    ground: Ground,
+    ground: GrowthData,
     first: int,
     last: int,
     finished: Instances,
@@ -183,7 +183,7 @@ def _margins(
     return replace(found, vertex=place[found.vertex])
 
 
-def _node_rounds(ground: Ground, nodes: Nodes, again: Replayed) -> Ints:
+def _node_rounds(ground: GrowthData, nodes: Nodes, again: Replayed) -> Ints:
     phases = ground.sprouter.phases
     type = np.repeat(np.arange(len(nodes.network.types)), np.diff(nodes.type_ptr))
     during = np.isin(type, phases.during)

@@ -7,15 +7,15 @@ of which outputs need the instances alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.errors import InstanceError, Problem
+from abw.core.base.errors import InstanceError
 from abw.core.base.progress import Clock
 from abw.core.data.instances import Instances, Ints
 from abw.core.data.vertices import Columns, Order, finished
@@ -24,13 +24,13 @@ from abw.core.exec.planned_tape import PlannedTape
 from abw.core.graph.bind import Binding, bind
 from abw.core.graph.construct import construct
 from abw.core.graph.graph import Graph, Nodes
-from abw.core.graph.growing.beam import Beam, Picks
-from abw.core.graph.growing.decide import Chances, Grower, ScoreError, decide
+from abw.core.graph.growing.batch import Batch, GrowthData, encoded
 from abw.core.graph.growing.finished import finished_nodes, noted
-from abw.core.graph.growing.growth_index import NodeColumn, StandInColumn
+from abw.core.graph.growing.names import ORIGIN, ROUND, NodeColumn, ValueColumn
 from abw.core.graph.growing.part import part
-from abw.core.graph.growing.round_graph import Ground
-from abw.core.ir.growth import Decision
+from abw.core.graph.growing.picks import Picks, picks_of
+from abw.core.graph.growing.rounds import Rounds as HostRounds
+from abw.core.graph.growing.share import Share
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.rules.critical import Critical
@@ -92,7 +92,7 @@ class Grown:
 
 def grow(
     binding: Binding,
-    ground: Ground,
+    ground: GrowthData,
     executor: Executor,
     batched: Batched,
     first: int,
@@ -110,7 +110,7 @@ def grow(
     rounds = executor.rounds(ground.sprouter)
     if not isinstance(rounds, str):
         room = rounds.room(last - first)
-        made = _Growing(binding, ground, executor, batched, first, last, clock, rounds.columns, room)
+        made = _Growing(binding, ground, executor, batched, first, last, clock, room)
         if (grown := made.compiled(rounds)) is not None:
             return grown
         rounds = "what went wrong in them is told from here"
@@ -135,45 +135,54 @@ class _Growing:
     def __init__(
         self,
         binding: Binding,
-        ground: Ground,
+        ground: GrowthData,
         executor: Executor,
         batched: Batched,
         first: int,
         last: int,
         clock: Clock,
-        columns: tuple[Hashable, ...] = (),
         room: int = 0,
     ) -> None:
         self.binding, self.ground, self.batched, self.clock = binding, ground, batched, clock
         self.sprouter = ground.sprouter
         self.first, self.last = first, last
         self.tape = PlannedTape(binding.network, executor)
-        self.whose = ground.whose(first, last)
-        instances = binding.instances
         with clock("construct"):
-            self.columns = ground.columns(first, last, columns, room)
-        self.grower = Grower(self.sprouter.kinds, instances.schema.kinds, self.whose)
-        numbers = instances.numbers[first:last]
-        self.chances = Chances(binding.model.data.seed, numbers)
-        beam = self.sprouter.growth.beam
-        self.beam = Beam(beam[1]) if beam else None
+            self.batch = Batch(ground, first, last, room)
+        self.columns = self.batch.columns
 
     def driven(self, why: str) -> Grown:
         """Grow round after round from here. Errors: InstanceError, TooLargeError."""
         graph = self._before()
         self._number(graph)
-        return self._after(self._end(self._rounds(graph), why))
+        width = self.binding.network.width
+        for t, o in self.sprouter.read_before:
+            nodes = np.arange(*graph.type_ptr[t : t + 2].tolist(), dtype=np.int32)
+            self.columns[ValueColumn(t, o)][graph.vertex[nodes]] = nodes * width + o
+        with self.clock("construct"):
+            rounds = HostRounds(self.batch)
+        while rounds.open():
+            with self.clock("construct"):
+                now, outer = rounds.graph(self.tape.count, graph.given)
+            self._advance(now, outer, self._round_schedule)
+            with self.clock("construct"):
+                rounds.decide(self.tape.values)
+                rounds.grow()
+        for t in self.sprouter.phases.during:
+            if self.sprouter.own[t] >= 0 and self.binding.model.types[t].reduction is None:
+                values = self.columns[ValueColumn(t, 0)]
+                self.columns[NodeColumn(t)][:] = np.where(values >= 0, values // width, -1)
+        return self._after(self._end([rounds.share], rounds.count, why))
 
     def compiled(self, rounds: Rounds) -> Grown | None:
         """Grow by rounds of the executor's own; None where a score or an input is wrong. Errors: as above."""
         graph = self._before()
         before = self.tape.plans[-1]
         with self.clock("execute"):
-            of = self.columns, self.whose, self.grower, self.beam, self.chances.numbers
-            made = rounds.grow(*of, before)
+            made = rounds.grow(self.batch, before)
         if made is None:
             return None
-        end = self._end(made.rounds, None)
+        end = self._end(made.shares, made.rounds, None)
         if noted(self.sprouter):
             return self._noted(end, made, before)
         self._number(graph)
@@ -185,8 +194,7 @@ class _Growing:
         with self.clock("construct"):
             graph = construct(self.ground.before(self.binding), self.first, self.last)
             for (t, o), refs in zip(self.sprouter.reduced, graph.results, strict=True):
-                stored = np.where(refs.reference >= 0, refs.reference, refs.reference - 1)
-                self.columns[StandInColumn(t, o)][refs.vertex] = stored
+                self.columns[ValueColumn(t, o)][refs.vertex] = encoded(refs.reference)
         self._advance(graph, np.zeros(0, np.int32), self.batched)
         return graph
 
@@ -206,45 +214,23 @@ class _Growing:
         with self.clock("execute"):
             self.tape.run(made)
 
-    def _rounds(self, before: Graph) -> int:
-        """Round after round until nothing comes to be; how many there were."""
-        columns, rounds = self.columns, 0
-        start = self.binding.instances.start
-        with self.clock("construct"):
-            roots = (start[self.first : self.last] - start[self.first]).astype(np.int32)
-            now = self.grower.start(columns, roots)
-        while len(now):
-            rounds += 1
-            with self.clock("construct"):
-                graph, outer = self.sprouter.graph(columns, now, self.tape.count, self.whose, before.given)
-            self._advance(graph, outer, self._round_schedule)
-            with self.clock("construct"):
-                first = columns.count
-                for kind, at, added in self.grower.round(columns, now, self._decided):
-                    if self.beam:
-                        self.beam.follow(columns, kind, at, added)
-                now = np.arange(first, columns.count, dtype=np.int32)
-        return rounds
-
     def _take(self, made: Computed) -> None:
         """Nodes that the executor's rounds have computed, onto the tape behind those before growth."""
-        columns, during = self.columns, self.sprouter.phases.during
+        columns, model, phases = self.columns, self.sprouter, self.sprouter.phases
         rows, keys = [], []
-        if not during:  # decisions alone
+        if not phases.during:  # decisions alone
             return
-        sizes, first = np.zeros(len(made.own) + 1, np.int32), self.tape.count
-        for t in sorted(during):
-            here = np.flatnonzero(columns.block[made.own[t], 1 : 1 + columns.count] >= 0).astype(np.int32)
+        sizes, first = np.zeros(len(model.own) + 1, np.int32), self.tape.count
+        for t in sorted(phases.during):
+            here = np.flatnonzero(columns.block[model.own[t], 1 : 1 + columns.count] >= 0).astype(np.int32)
             columns[NodeColumn(t)][here] = np.arange(first, first + len(here))
             first += len(here)
             sizes[t + 1] = len(here)
-            rows.append(columns.block[made.row[t][:, None], here + 1])
-            origin = columns.block[made.origin, here + 1] if made.origin >= 0 else 0
-            keys.append(
-                np.maximum(columns.block[made.round, here + 1], 0) * made.steps + made.step[origin, t]
-            )
+            rows.append(columns.block[model.values[t][:, None], here + 1])
+            origin = 0 if phases.ordered else columns[ORIGIN][here]
+            keys.append(np.maximum(columns[ROUND][here], 0) * len(phases.steps) + model.step[origin, t])
         type_ptr = np.cumsum(sizes, dtype=np.int32)
-        type_of = np.repeat(np.arange(len(made.own), dtype=np.int32), sizes[1:])
+        type_of = np.repeat(np.arange(len(model.own), dtype=np.int32), sizes[1:])
         row = np.concatenate(rows, axis=1).T.ravel()
         key = np.concatenate(keys)
         nodes = np.argsort(key, kind="stable").astype(np.int32)
@@ -265,34 +251,11 @@ class _Growing:
         ptr = np.append(0, np.cumsum(sizes[types])).astype(np.int32)
         return Schedule(types, ptr, np.concatenate([np.zeros(0, np.int32), *nodes]))
 
-    def _decided(self, decision: Decision, at: Ints) -> Ints | tuple[Ints, Ints]:
-        """What is decided at vertices whose nodes are computed. Errors: InstanceError."""
-        try:
-            if self.beam and decision.how == "best":
-                return self.beam.pick(self.columns, at, self._read)
-            return decide(decision, self.columns, at, self._read, self.chances)
-        except ScoreError as error:
-            self._refuse(error)
-
-    def _read(self, t: int, output: int, vertices: Ints) -> Array:
-        node = self.columns[NodeColumn(t)][vertices].astype(np.int64)
-        return self.tape.values(node * self.binding.network.width + output)
-
-    def _refuse(self, error: ScoreError) -> NoReturn:
-        decision = error.decision
-        node_type = self.binding.model.types[decision.type]
-        scores = f"{node_type.name}.{node_type.outputs[decision.output].name}"
-        place = self.whose.vertex(self.columns, error.vertex)
-        message = f"{scores} is not a number at {place}: nothing can be chosen"
-        hint = "--check-finite says where the first such number comes from, where the weights hold one"
-        problem = Problem(message, decision.span, hint)
-        raise InstanceError(problem, self.whose.number(self.columns, error.vertex))
-
-    def _end(self, rounds: int, driven: str | None) -> _End:
+    def _end(self, shares: Sequence[Share], rounds: int, driven: str | None) -> _End:
         """What there is of vertices once no more come to be."""
         with self.clock("construct"):
             order = self.columns.ordered(self.last - self.first)
-            picks = self.beam.close(self.columns, order) if self.beam else None
+            picks = picks_of(self.batch, shares, order)
             of = self.binding.instances, self.first, self.last, self.columns, self.sprouter.growth, order
             made = cache(partial(finished, *of))
             return _End(order, rounds, driven, picks, made, cache(partial(self._whole, made)))
@@ -301,10 +264,10 @@ class _Growing:
         self, end: _End, result: Result, batches: int, rows: Ints, executed: Callable[[], Schedule]
     ) -> Grown:
         """All of it, once nodes are computed, too."""
-        kinds, grower, tape = self.binding.instances.schema.kinds, self.grower, self.tape
+        kinds, tape = self.binding.instances.schema.kinds, self.tape
         added, cut = (
             {name: count for name, count in zip(kinds, of.sum(axis=1).tolist(), strict=True) if count}
-            for of in (grower.count, grower.cut)
+            for of in (self.batch.count, self.batch.cut)
         )
         return Grown(
             self.columns, end.order, result, end.rounds, end.driven, added, cut, end.picks,
@@ -316,11 +279,10 @@ class _Growing:
         network, phases = self.binding.network, self.sprouter.phases
         with self.clock("construct"):
             most = len(before.graph) + int((made.rows - before.rows).sum())
-            seen = np.zeros((made.rounds + 1) * made.steps, np.bool_)
-            given = made.round, made.origin, made.step, made.steps, seen, before.graph
-            nodes, row = finished_nodes(
-                self.sprouter, self.columns, end.order, made.own, made.row, most, given
-            )
+            seen = np.zeros((made.rounds + 1) * len(phases.steps), np.bool_)
+            model = self.sprouter
+            of = model.own, model.values, most, (seen, before.graph)
+            nodes, row = finished_nodes(model, self.columns, end.order, *of)
             for t in phases.before:
                 ours, theirs = (slice(*g.type_ptr[t : t + 2].tolist()) for g in (nodes, before.graph))
                 row[ours] = before.row.reshape(-1, network.width)[theirs]

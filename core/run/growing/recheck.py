@@ -11,10 +11,11 @@ from abw.core.base.errors import AbwError
 from abw.core.data.instances import Instances, Ints
 from abw.core.data.vertices import Columns
 from abw.core.exec.interface import Array, Result
-from abw.core.graph.growing.beam import Picks
+from abw.core.graph.growing.batch import GrowthData
 from abw.core.graph.growing.decide import Chances, Read, ScoreError, allowed, decide, shares
 from abw.core.graph.growing.finished import nodes_on
-from abw.core.graph.growing.round_graph import Ground, Sprouter
+from abw.core.graph.growing.model import GrowthModel
+from abw.core.graph.growing.picks import Picks
 from abw.core.ir.growth import Decision
 from abw.core.run.growing.recheck_beam import recheck_beam
 
@@ -28,7 +29,7 @@ class Rechecked:
 
 
 def recheck(
-    sprouter: Sprouter,
+    sprouter: GrowthModel,
     instances: Instances,
     expected: Result,
     tolerance: float,
@@ -41,7 +42,7 @@ def recheck(
     once for each of the two. `picks`: what a decision `best` picked (`recheck_beam`). Errors: AbwError for
     one that differs by more.
     """
-    ground = Ground(sprouter, instances)
+    ground = GrowthData(sprouter, instances)
     columns = ground.columns(0, len(instances))
     chances = Chances(sprouter.model.data.seed, instances.numbers)
     names = instances.schema.kinds

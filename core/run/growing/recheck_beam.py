@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from abw.core.data.instances import Ints
 from abw.core.data.vertices import INSTANCE, Columns
-from abw.core.graph.growing.beam import Picks, continuations, log_shares, ranked
+from abw.core.graph.growing.beam import continuations, log_shares, ranked
 from abw.core.graph.growing.decide import Bools, Read, masked
+from abw.core.graph.growing.picks import Picks
 from abw.core.ir.growth import Decision
 
 Totals = NDArray[np.float64]

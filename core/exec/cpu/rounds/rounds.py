@@ -2,47 +2,40 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.data.vertices import INSTANCE, Columns
 from abw.core.exec.cpu import partition
-from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
-from abw.core.exec.cpu.rounds.beam_result import Part, of_instances, take
-from abw.core.exec.cpu.rounds.clauses import ORIGIN, ROUND
-from abw.core.exec.cpu.rounds.emit import deciding, emit_rounds, most_added, noted, wide, width
-from abw.core.exec.cpu.rounds.feeds import OwnColumn, ValueColumn
-from abw.core.exec.cpu.rounds.share import Share
-from abw.core.exec.cpu.rounds.state import DONE, FAILED, FULL
+from abw.core.exec.cpu.llvm.compiled import Code
+from abw.core.exec.cpu.llvm.kernel import SLOT_WORDS
+from abw.core.exec.cpu.tape.vectors import compile_argmax, compile_best
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.interface import Computed
 from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.result_guard import RunEpochs
-from abw.core.graph.growing.beam import Beam
-from abw.core.graph.growing.decide import Grower
-from abw.core.graph.growing.growth_index import StandInColumn, Whose
-from abw.core.graph.growing.round_graph import Sprouter
-from abw.core.ir.model import NodeType
+from abw.core.graph.growing import state as at
+from abw.core.graph.growing.batch import Batch
+from abw.core.graph.growing.model import GrowthModel
+from abw.core.graph.growing.names import ValueColumn
+from abw.core.graph.growing.share import Share
+from abw.core.graph.growing.walk import GO_ON, run
+from abw.core.ir.growth import Decision
 from abw.core.jit.decorators import njit
 from abw.core.jit.pointers import Pointer, Table
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.plan import Plan
 
 Ints = NDArray[np.int32]
-Longs = NDArray[np.int64]
 
 # So long compiled rounds go on before Python looks for Ctrl-C.
 SECONDS = 0.05
 # So many vertices of an instance there is room for at first.
 FIRST_GUESS = 64
-# So many vertices of a round there is room for at first.
-LEAST_ROOM = 256
 # So many rounds are taken for granted where it is asked whether threads are worth their while.
 USUAL_ROUNDS = 16
 
@@ -52,7 +45,7 @@ class CompiledRounds:
 
     def __init__(
         self,
-        sprouter: Sprouter,
+        model: GrowthModel,
         target: Target,
         memory: ArenaMemory,
         tables: Mapping[str, Table],
@@ -60,315 +53,226 @@ class CompiledRounds:
         team: Team | None,
         epochs: RunEpochs,
     ) -> None:
-        """Compile them, or find them on disk. Cost: some 50 ms, from a file 5."""
-        self.sprouter, self.memory, self.tables = sprouter, memory, tables
-        self.scratch, self.team, self.epochs = scratch, team, epochs
-        self.arenas: Arenas = arenas_of(sprouter.network)
-        emitted = emit_rounds(sprouter, self.arenas, target)
-        emitted.words["column", ROUND]  # where no vertex comes to be, too
-        self.words = emitted.words.place
-        self._code: Code = compile_ir(emitted.text, target)
-        pointer = ctypes.c_void_p
-        self.begin = ctypes.CFUNCTYPE(None, pointer)(self._code.address("begin"))
-        walk = ctypes.CFUNCTYPE(None, pointer, pointer)(self._code.address("rounds"))
-        self.rounds: Callable[[int, int], None] = walk
-        self.wide = wide(sprouter, self.arenas)
-        self.added, self.width = most_added(sprouter), width(sprouter)
-        self.guess = FIRST_GUESS
-        self.quota = 1.0
-        phases, growth, types = sprouter.phases, sprouter.growth, sprouter.model.types
-        self.step = np.zeros((max(1, len(noted(sprouter))), len(types)), np.int32)
-        for number, (t, origins) in enumerate(phases.steps):
-            self.step[slice(None) if phases.ordered else sorted(origins), t] = number
+        """Compile what finds the best of long rows, or find it on disk. Cost: some 20 ms, from a file 5."""
+        self.model, self.memory, self.tables = model, memory, tables
+        self.team, self.epochs = team, epochs
+        self.rounds: Callable[[NDArray[np.int64]], None] = _go_on
+        self.arenas: Arenas = arenas_of(model.network)
+        self.guess, self.quota = FIRST_GUESS, 1.0
+        phases, growth = model.phases, model.growth
+        self.wide = np.zeros(len(self.arenas.shape), np.int32)
+        for t in phases.during:
+            np.add.at(self.wide, self.arenas.output_arena[t, : int(self.arenas.outputs[t])], 1)
+        self.written = np.flatnonzero(self.wide)
         self.lanes_flops = sum(int(self.arenas.product_flops[t]) for t in phases.during)
-        self.deciding = deciding(growth.kinds)
         self.starts = sum(kind.start is not None for kind in growth.kinds)
         self.most = sum(kind.most for kind in growth.kinds if not kind.given)
-        self.scores = max(
-            (
-                types[d.type].outputs[d.output].shape[0]
-                for kind in growth.kinds
-                for d in kind.decisions
-                if d.type >= 0
-            ),
-            default=1,
+        self.read_before = np.full((len(model.network.types), model.network.width), -1, np.int32)
+        for t, o in model.read_before:
+            self.read_before[t, o] = model.columns[ValueColumn(t, o)]
+        self._codes: list[Code] = []
+        self.functions = np.array([self._function(d, target) for d in model.program.decisions], np.int64)
+        # where rows of constants begin; of fields each mini-batch says it
+        self.bases, self.fields = np.zeros(len(model.program.bases), np.int64), list[tuple[int, int]]()
+        for k, (t, s, source) in enumerate(model.program.bases):
+            number = model.constant(source, model.model.types[t].inputs[s])
+            self.bases[k] = self.arenas.constant_row[self.arenas.slot_arena[t, s], number]
+            if self.arenas.field_arena[number] >= 0:
+                self.fields.append((k, number))
+        self.shares = [self._new_share(one) for one in scratch]
+        self.rounds(self._idle().words)  # compiled now, not amid the first run
+
+    def _idle(self) -> Share:
+        """A state in which nothing is to do: there is no room."""
+        share = self.shares[0]
+        share.words[at.FIRST], share.words[at.LAST] = 0, share.words[at.ENTRIES]
+        return share
+
+    def _function(self, decision: Decision, target: Target) -> tuple[int, int]:
+        """What finds the best of a row of all scores, and the arena of these; see `run`."""
+        t, output = decision.type, decision.output
+        if t < 0:
+            return 0, 0
+        arena, address = int(self.arenas.output_arena[t, output]), 0
+        (count,) = self.arenas.shape[arena] or (1,)
+        if decision.allow is None and decision.how in ("argmax", "best"):
+            best = decision.how == "best"
+            code = compile_best(count, decision.width, target) if best else compile_argmax([count], target)
+            self._codes.append(code)
+            address = code.address("best" if best else f"argmax{count}")
+        return address, arena
+
+    def _new_share(self, scratch: Pointer) -> Share:
+        model, arenas = self.model, self.arenas
+        share, slots = Share(model, sign=1), arenas.slot_arena.shape[1]
+        share.bases[:], share.rows = self.bases, np.zeros((len(arenas.shape), 3), np.int64)
+        share.rows[:, 2] = self.wide
+        share.point(
+            {
+                at.SLOT_ARENA: np.ascontiguousarray(arenas.slot_arena).ravel(),
+                at.OUTPUT_ARENA: np.ascontiguousarray(arenas.output_arena).ravel(),
+                at.PITCH: self.memory.pitch,
+                at.ROWS: share.rows,
+                at.FRAME: np.zeros(SLOT_WORDS * slots + model.network.width, np.int64),
+                at.FUNCTION: self.functions.ravel(),
+                at.SCORES: np.empty(model.program.most_scores),
+            }
         )
-        named = [(n[1], w) for n, w in self.words.items() if isinstance(n, tuple) and n[0] == "column"]
-        self.columns = tuple(name for name, _ in named)
-        self.column_words = np.array([word for _, word in named], np.int64)
-        self.place: Mapping[Hashable, int] = {}
-        self.places = np.zeros(0, np.int32)
-        # words that all shares of a mini-batch have in common
-        own = ("instances", "begin", "numbers", "count", "cut")
-        asked = [
-            n for n in self.words if isinstance(n, tuple) and n[0] in ("kind", "indptr", "target", "field")
-        ]
-        self.common = [name for name in own if name in self.words] + asked
-        self.common_words = np.array([self.words[name] for name in self.common], np.int64)
-        self.shares = [Share(self.words, tables, self.scores, self.width) for _ in scratch]
-        self._number(types)
-
-    def _number(self, types: Sequence[NodeType]) -> None:
-        """Which columns (numbers among `columns`, -1 for none) say what of types and their outputs.
-
-        `own` (T,): where nodes are; `row` (T, W): the rows of their outputs; `given` (T, W): the same of
-        nodes before growth that rounds read. `reduced`: columns of what stands for reductions there.
-        """
-        self.own = np.full(len(types), -1, np.int32)
-        self.row = np.full((len(types), self.sprouter.network.width), -1, np.int32)
-        self.given, self.reduced = self.row.copy(), list[ValueColumn]()
-        for number, name in enumerate(self.columns):
-            match name:
-                case OwnColumn(type=t):
-                    self.own[t] = number
-                case ValueColumn(type=t, output=o) if t in self.sprouter.phases.during:
-                    self.row[t, o] = number
-                    if o == 0 and types[t].reduction is None:
-                        self.own[t] = number
-                case ValueColumn(type=t, output=o) if types[t].reduction is None:
-                    self.given[t, o] = number
-                case ValueColumn():
-                    self.reduced.append(name)
+        for word, name in ((at.KERNEL, "kernel"), (at.CONSTANTS, "constants"), (at.ARENA, "arena")):
+            share.table.point(word, self.tables[name])
+            share.words[word + 1] = len(self.tables[name].words)
+        share.table.point(at.SCRATCH, scratch.owner)
+        share.words[at.SLOTS], share.words[at.SLOT_WORDS] = slots, SLOT_WORDS
+        return share
 
     def room(self, instances: int) -> int:
         """See `abw.core.exec.interface.Rounds`."""
-        return min(self.most, self.guess) * instances + 4 * self.added * instances * (self.starts + 1)
+        return min(self.most, self.guess) * instances + 4 * self.model.most_added * instances * (
+            self.starts + 1
+        )
 
-    def grow(
-        self,
-        columns: Columns,
-        whose: Whose,
-        grower: Grower,
-        beam: Beam | None,
-        numbers: Longs,
-        before: Plan,
-    ) -> Computed | None:
+    def grow(self, batch: Batch, before: Plan) -> Computed | None:
         """See `abw.core.exec.interface.Rounds`."""
-        growth = _Growth(self, columns, whose, grower, beam, numbers, before)
-        try:
-            return growth.run()
-        finally:
-            for share in growth.shares:
-                share.end()
+        return _Growth(self, batch, before).run()
 
 
 class _Growth:
     """A mini-batch under way."""
 
-    def __init__(
-        self,
-        rounds: CompiledRounds,
-        columns: Columns,
-        whose: Whose,
-        grower: Grower,
-        beam: Beam | None,
-        numbers: Longs,
-        before: Plan,
-    ) -> None:
-        self.made, self.columns, self.whose, self.grower, self.beam = rounds, columns, whose, grower, beam
-        self.of_instances = of_instances(whose.count, rounds.width) if beam else {}
-        self.before = before
-        self.given = self.limit = columns.count
-        self.rows: list[int] = before.rows.tolist()
+    def __init__(self, made: CompiledRounds, batch: Batch, before: Plan) -> None:
+        self.made, self.batch, self.before = made, batch, before
+        self.limit = batch.given
+        self.rows = before.rows.astype(np.int64)
         self.held = before.rows
-        self.numbers = np.ascontiguousarray(numbers)
-        self.fields = _field_rows(before, rounds.arenas)
-        # all columns that compiled code reads or writes are there from now on
-        if columns.place is not rounds.place:
-            columns.make(rounds.columns)
-            rounds.place = columns.place
-            # where those of `rounds.columns` are, and -1 for none
-            rounds.places = np.array([*(columns.place[name] for name in rounds.columns), -1], np.int32)
-        self.places = rounds.places
-        self._note_values(before)
+        self.fields = _field_rows(before, made.arenas)
+        self._note_values()
         self.shares = self._shared()
 
     def run(self) -> Computed | None:
         """Round after round until nothing comes to be."""
-        made = self.made
         self._place()
-        for share in self.shares:
-            first = share["next"]
-            made.begin(share.state.at)
-            share["first"], share["last"] = first, share["next"]
-        going = [s for s in self.shares if s["last"] > s["first"] or s["given_last"] > s["given_first"]]
+        going = [share for share in self.shares if share.start()]
         while going:
             self._call(going)
-            if any(share["status"] == FAILED for share in going):
+            if any(share.words[at.STATUS] == at.FAILED for share in going):
                 return None
-            full = [share for share in going if share["status"] == FULL]
+            full = [share for share in going if share.words[at.STATUS] == at.FULL]
             for share in full:
                 self._extend(share)
             if full:
                 self._place()
-            going = [share for share in going if share["status"] != DONE]
+            going = [share for share in going if share.words[at.STATUS] != at.DONE]
         return self._computed()
 
-    def _call(self, shares: list[Share]) -> None:
+    def _call(self, shares: Sequence[Share]) -> None:
         """Let each share grow for a while, on a thread of its own."""
         made, quota = self.made, max(1, int(self.made.quota))
         for share in shares:
-            share["left"] = quota
+            share.words[at.LEFT] = quota
         start = time.perf_counter()
 
         def work(thread: int) -> None:
             if thread < len(shares):
-                made.rounds(shares[thread].state.at, made.scratch[thread].at)
+                made.rounds(shares[thread].words)
 
         if len(shares) > 1 and made.team is not None:
             made.team.share(work)
         else:
             work(0)
-        done = max(quota - share["left"] for share in shares)
+        done = max(quota - int(share.words[at.LEFT]) for share in shares)
         made.quota = min(16.0 * quota, max(1, done) * SECONDS / max(time.perf_counter() - start, 1e-9))
 
     def _shared(self) -> list[Share]:
         """The instances, shared out where that pays: to each thread some that follow each other."""
-        made, count = self.made, self.whose.count
-        start = self.whose.instances.start[self.whose.first : self.whose.first + count + 1]
-        start = (start - start[0]).astype(np.int32)
+        made, count, start = self.made, len(self.batch), self.batch.start
         bounds = [0, count]
         if made.team is not None and count * made.lanes_flops * USUAL_ROUNDS >= partition.APART_FLOPS:
-            wanted = min(len(made.scratch), count)
+            wanted = min(len(made.shares), count)
             # an instance belongs where its middle lies
             middle = (start[:-1].astype(np.int64) + start[1:]) // 2
             part = np.minimum(middle * wanted // max(1, int(start[-1])), wanted - 1)
             bounds = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), count]
-        common, widest = self._common()
-        pairs = zip(made.shares, pairwise(bounds), strict=False)
-        return [self._share(share, start, *pair, common, widest) for share, pair in pairs]
+        return [
+            self._share(*each)
+            for each in zip(made.shares, *zip(*pairwise(bounds), strict=True), strict=False)
+        ]
 
-    def _common(self) -> tuple[Table, int]:
-        """The words that shares have in common, and how many values a list has at most."""
-        whose, widest = self.whose, 1
-        common = Table(np.zeros(len(self.made.common), np.int64))
-        starts = {hops: way.indptr for hops, way in whose.ways.items() if way.indptr is not None}
-        for indptr in starts.values():
-            sizes = np.diff(indptr[whose.begin : whose.begin + self.given + 1])
-            widest = max(widest, int(sizes.max(initial=1)))
-        for place, name in enumerate(self.made.common):
-            match name:
-                case "instances":
-                    common.words[place] = whose.count
-                case "begin":
-                    common.words[place] = whose.begin
-                case "numbers":
-                    common.point(place, self.numbers)
-                case "count":
-                    common.point(place, self.grower.count)
-                case "cut":
-                    common.point(place, self.grower.cut)
-                case ("kind", str(kind)):
-                    common.words[place] = whose.instances.schema.kinds.index(kind)
-                case ("indptr", tuple(hops)):
-                    common.point(place, starts[hops])
-                case ("target", tuple(hops)):
-                    common.point(place, whose.ways[hops].target)
-                case ("field", int(number)):
-                    common.words[place] = self.fields[number]
-                case _:
-                    raise ValueError(f"no word is called {name}")
-        return common, widest
-
-    def _share(self, share: Share, start: Ints, first: int, last: int, common: Table, widest: int) -> Share:
+    def _share(self, share: Share, first: int, last: int) -> Share:
         """The instances `first` to `last` (exclusive) of the mini-batch."""
-        made, count = self.made, last - first
-        given = 0
-        if made.deciding:
-            own = np.arange(start[first], start[last], dtype=np.int32)
-            if len(self.whose.of_kinds(made.deciding, self.columns, own)):
-                given = len(own)
-        now = count * made.starts + given
-        share.begin(start[first:last], max(LEAST_ROOM, 2 * now), widest)
-        share.state.copy(made.common_words, common)
-        if given:
-            share["given_first"], share["given_last"] = int(start[first]), int(start[last])
-        vertices = min(made.most, made.guess) * count + 4 * now * made.added
-        if self.beam:
-            share["instance_first"], share["instance_last"] = first, last
-            share.point(self.of_instances)
-            share.hold(vertices + now * made.width)
+        made, count, words = self.made, last - first, share.words
+        share.begin(self.batch, first, last)
+        for k, number in made.fields:
+            share.bases[k] = self.fields[number]
+        now = count * made.starts + int(words[at.GIVEN_LAST] - words[at.GIVEN_FIRST])
+        vertices = min(made.most, made.guess) * count + 4 * now * made.model.most_added
         self._give_vertices(share, vertices)
         self._give_rows(share, vertices)
         return share
 
     def _give_vertices(self, share: Share, count: int) -> None:
         """So many new vertices for a share, behind all others."""
-        share["next"], share["end"] = self.limit, self.limit + count
+        share.words[at.NEXT], share.words[at.END] = self.limit, self.limit + count
         self.limit += count
 
     def _give_rows(self, share: Share, vertices: int) -> None:
         """New rows for the nodes of so many vertices, behind all others."""
-        for arena, times in self.made.wide.items():
-            share["row", arena] = self.rows[arena]
-            self.rows[arena] += vertices * times
-            share["row_end", arena] = self.rows[arena]
+        share.rows[:, 0] = self.rows
+        self.rows += vertices * self.made.wide
+        share.rows[:, 1] = self.rows
 
     def _extend(self, share: Share) -> None:
         """More room for a share that has none for its next round."""
-        made, now = self.made, share["wanted"]
-        if now > share["room"]:
-            share.reserve(2 * now)
-        if share["longest"] > share["widest"]:
-            share.reserve(now, 2 * share["longest"])
-        share.used = max(2 * share.used, 4 * share["adding"], FIRST_GUESS)
-        if self.beam and share["kept", "next"] + now * made.width > share["kept", "end"]:
-            share.hold(2 * share["kept", "end"] + now * made.width)
-        if share["next"] + share["adding"] > share["end"]:
-            self._give_vertices(share, share.used)
-        if any(share["row", a] + now * n > share["row_end", a] for a, n in made.wide.items()):
-            self._give_rows(share, share.used)
+        words = share.words
+        share.make_room()
+        more = max(FIRST_GUESS, 2 * int(words[at.END] - self.batch.given), 4 * int(words[at.ADDING]))
+        if words[at.NEXT] + words[at.ADDING] > words[at.END]:
+            self._give_vertices(share, more)
+        if (share.rows[:, 0] + words[at.NOW] * self.made.wide > share.rows[:, 1]).any():
+            self._give_rows(share, more)
 
     def _place(self) -> None:
         """Have the memory for what the shares were given, and tell them where it lies."""
-        made = self.made
-        rows = np.array(self.rows, np.int32)
+        made, rows = self.made, self.rows.astype(np.int32)
         made.epochs.go_on(rows, made.arenas)
         made.memory.reserve(rows, self.held)
         self.held = rows
-        self.columns.reserve(self.limit)
-        block = self.columns.block
-        offsets = block.itemsize + block.strides[0] * self.places[:-1].astype(np.int64)
+        self.batch.columns.reserve(self.limit)
         for share in self.shares:
-            share.state.spread(made.column_words, block, offsets)
+            share.columns_moved(self.batch)
 
-    def _note_values(self, before: Plan) -> None:
+    def _note_values(self) -> None:
         """Where the values lie that rounds read of what was computed before them."""
-        made, columns, graph = self.made, self.columns, before.graph
-        _note(columns.block, graph.type_ptr, graph.vertex, before.row, self.places[made.given])
-        for name in made.reduced:
-            stored = columns[StandInColumn(name.type, name.output)][: self.given]
-            arena = int(made.arenas.output_arena[name.type, name.output])
-            columns.give(name, _rows_of(stored, before, made.arenas, arena, self.fields))
+        made, columns, before = self.made, self.batch.columns, self.before
+        graph, model = before.graph, made.model
+        _note(columns.block, graph.type_ptr, graph.vertex, before.row, made.read_before)
+        for t, o in model.reduced:
+            stored, arena = (
+                columns[ValueColumn(t, o)][: self.batch.given],
+                int(made.arenas.output_arena[t, o]),
+            )
+            columns.give(ValueColumn(t, o), _rows_of(stored, before, made.arenas, arena, self.fields))
 
     def _computed(self) -> Computed:
         """What has grown. Vertices that shares were given and did not need are of no instance."""
-        made, columns = self.made, self.columns
+        made, columns = self.made, self.batch.columns
         rows = self.held.copy()
-        for arena in made.wide:
-            rows[arena] = max(share["row", arena] for share in self.shares)
+        taken = self.shares[0].rows[:, 0]
+        for share in self.shares[1:]:
+            taken = np.maximum(taken, share.rows[:, 0])
+        rows[made.written] = taken[made.written]
         made.epochs.go_on(rows, made.arenas)
-        columns.count = max(share["next"] for share in self.shares)
-        if self.beam:
-            self._take(self.beam)
+        columns.count = max(int(share.words[at.NEXT]) for share in self.shares)
         # what mini-batches took of late
-        made.guess = max(made.guess * 7 // 8, (columns.count - self.given) * 5 // (4 * self.whose.count) + 1)
-        rounds = max(share["round"] for share in self.shares)
+        grown = columns.count - self.batch.given
+        made.guess = max(made.guess * 7 // 8, grown * 5 // (4 * len(self.batch)) + 1)
+        count = max(int(share.words[at.ROUND]) for share in self.shares)
         read = made.epochs.placed(made.memory.views, self.before)
-        steps = made.sprouter.phases.steps
-        origin = -1 if made.sprouter.phases.ordered else columns.place[ORIGIN]
-        when = columns.place[ROUND], origin, made.step, len(steps)
-        return Computed(self.places[made.own], self.places[made.row], *when, rows, rounds, read)
+        return Computed(rows, count, self.shares, read)
 
-    def _take(self, beam: Beam) -> None:
-        """Tell what was picked."""
-        parts = [
-            Part(s["instance_first"], s.picks, s["pick", "next"], s["kept", "next"]) for s in self.shares
-        ]
-        kinds, columns = self.made.sprouter.growth.beam, self.columns
-        assert kinds is not None
-        vertices = np.flatnonzero(columns[INSTANCE][: columns.count] >= 0).astype(np.int32)
-        take(beam, columns, parts, self.of_instances, self.whose.of_kinds(kinds[0].kinds, columns, vertices))
+
+def _go_on(words: NDArray[np.int64]) -> None:
+    """Let a share go on until it pauses."""
+    run(words, GO_ON)
 
 
 @njit
@@ -390,7 +294,7 @@ def _field_rows(before: Plan, arenas: Arenas) -> dict[int, int]:
 
 
 def _rows_of(stored: Ints, before: Plan, arenas: Arenas, arena: int, fields: Mapping[int, int]) -> Ints:
-    """The rows of what stands for reductions (see `StandInColumn`), -1 for none."""
+    """The rows of encoded references, -1 for none."""
     found = np.full(len(stored), -1, np.int32)
     found[stored >= 0] = before.row[stored[stored >= 0]]
     number = -2 - stored

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.exec.cpu.llvm.kernel import SLOT_WORDS
-from abw.core.exec.cpu.rounds.state import DONE, FAILED, FULL, PAUSED
 from abw.core.exec.cpu.tape import state as at
+from abw.core.graph.growing.state import DONE, FAILED, FULL, PAUSED
 from abw.core.jit.addresses import call, ints_at, ints_in, longs_at, longs_in
 from abw.core.jit.decorators import inner, njit
 from abw.core.policy.rules.critical import Paths, critical_type

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.cpu.rounds.state import DONE, FAILED, FULL, PAUSED
 from abw.core.exec.cpu.tape import state as at
 from abw.core.exec.cpu.tape.advance import advance
 from abw.core.exec.interface import HEAD
+from abw.core.graph.growing.state import DONE, FAILED, FULL, LANE, LARGEST, PAUSED, PLUS, STATUS
 from abw.core.jit.addresses import (
     address_of,
     bytes_at,
@@ -81,11 +81,11 @@ def choose(state: Longs, asks: int, masks: int, asked: int) -> int:
                 return FAILED
             answers[j] = found
         else:
-            state[at.STATUS] = DONE
+            state[STATUS] = DONE
             call(argmax[output], (address_of(state), place))
-            if state[at.STATUS] != DONE:
+            if state[STATUS] != DONE:
                 return FAILED
-            answers[j] = state[at.LARGEST]
+            answers[j] = state[LARGEST]
     return DONE
 
 
@@ -116,7 +116,7 @@ def best(
     than wanted have a share: of the others not all were seen.
     """
     questions = len(ptr) - 1
-    totals, plus_word = doubles_at(found, questions * k), doubles_at(address_of(state) + 8 * at.PLUS, 1)
+    totals, plus_word = doubles_at(found, questions * k), doubles_at(address_of(state) + 8 * PLUS, 1)
     for j in range(questions):
         total, lane = found + 8 * j * k, found + 8 * questions * k + 4 * j * k
         for i in range(j * k, (j + 1) * k):
@@ -125,9 +125,9 @@ def best(
             place, _ = _place(state, handles[i])
             if place == 0:
                 return FAILED
-            state[at.STATUS], state[at.LANE], plus_word[0] = DONE, i - ptr[j], plus[i]
-            call(function, (address_of(state), place, total, lane, lane + 4 * questions * k))
-            if state[at.STATUS] != DONE:
+            state[STATUS], state[LANE], plus_word[0] = DONE, i - ptr[j], plus[i]
+            call(function, (address_of(state), place, total, lane, lane + 4 * questions * k, -1))
+            if state[STATUS] != DONE:
                 return FAILED
         wanted = min((ptr[j + 1] - ptr[j]) * size, k)
         if wanted and not totals[j * k + wanted - 1] > -np.inf:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.graph.growing.state import LANE
 from abw.core.plan.arenas import Arenas
 
 Ints = NDArray[np.int32]
@@ -15,7 +16,7 @@ _NUMBERS = 12
 # arithmetic from which on plans are better; where kernels have their scratch. Handles are references shifted
 # to the left by `BITS`, these are nodes shifted by `SHIFT`. The most slots and outputs of a type, and how
 # many batches ran.
-STATUS, LARGEST, PLUS, LANE, BASE, LIMIT, SCRATCH, BITS, SHIFT, SLOTS, WIDTH, BATCHES = range(_NUMBERS)
+BASE, LIMIT, SCRATCH, BITS, SHIFT, SLOTS, WIDTH, BATCHES = range(LANE + 1, _NUMBERS)
 
 _ARRAYS = 29
 # Words that name arrays: the address, and in the next word how many elements there are.

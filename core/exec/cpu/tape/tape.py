@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from abw.core.exec.cpu.llvm.compiled import Code
 from abw.core.exec.cpu.llvm.kernel import SLOT_WORDS
-from abw.core.exec.cpu.rounds.state import DONE, FAILED, FULL, PAUSED
 from abw.core.exec.cpu.tape import state as at
 from abw.core.exec.cpu.tape.advance import advance
 from abw.core.exec.cpu.tape.answer import answer_round, best
@@ -21,6 +20,7 @@ from abw.core.exec.cpu.target import Target
 from abw.core.exec.interface import HEAD, MOST_BEST, Advanced, Array, Picked
 from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.result_guard import RunEpochs
+from abw.core.graph.growing.state import DONE, FAILED, FULL, PAUSED
 from abw.core.jit.pointers import Pointer, Table, address
 from abw.core.plan.arenas import Arenas
 

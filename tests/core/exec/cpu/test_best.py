@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import Span
 from abw.core.data.vertices import Columns
+from abw.core.exec.cpu.llvm.best import Best, ScoresFunction, whole
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.llvm.emit import Module
-from abw.core.exec.cpu.rounds.best import Best, whole
-from abw.core.exec.cpu.rounds.state import FAILED, StateFunction, Words
 from abw.core.exec.cpu.target import TARGETS, TargetName, get_target
 from abw.core.exec.memory import aligned
-from abw.core.graph.growing.beam import IN_UNITS, UNIT, continuations, exponentials, log_shares
+from abw.core.graph.growing.beam import continuations, exponentials, log_shares
+from abw.core.graph.growing.choices import IN_UNITS, UNIT
 from abw.core.graph.growing.decide import relative
+from abw.core.graph.growing.state import FAILED, STATUS
 from abw.core.ir.growth import Decision
 from abw.core.jit.pointers import address
 
@@ -29,32 +30,29 @@ Scores = NDArray[np.float32]
 
 
 @cache
-def compiled(name: TargetName, count: int, width: int) -> tuple[Code, Words]:
+def compiled(name: TargetName, count: int, width: int) -> Code:
     """A function that finds the best of a row, and their common divisor."""
-    target, words = get_target(name), Words()
+    target = get_target(name)
     module = Module(target)
-    f = StateFunction(module, "find", words)
+    f = ScoresFunction(module, "find", ", ptr %scores, ptr %numbers, ptr %divisor")
     best = Best(f, count, width)
-    scores = f.address("scores")
-    top = best.find(scores)
-    f.put("double", whole(f, scores, count, top), f.address("divisor"), 0)
-    f.repeat(best.width, lambda place: f.put_int(best.number(place), f.address("numbers"), place))
+    top = best.find("%scores")
+    f.put("double", whole(f, "%scores", count, top), "%divisor", 0)
+    f.repeat(best.width, lambda place: f.put_int(best.number(place), "%numbers", place))
     module.add(f)
-    return compile_ir(module.text(), target), words
+    return compile_ir(module.text(), target)
 
 
 def found(name: TargetName, scores: Scores, width: int) -> tuple[list[int], float] | None:
     """The numbers of the best, and the divisor's logarithm; None where the function fails."""
-    code, words = compiled(name, len(scores), width)
+    code = compiled(name, len(scores), width)
     row = aligned(len(scores) + 64)
     row[:] = np.nan  # behind the scores lies anything
     row[: len(scores)] = scores
-    numbers, divisor = np.full(width, -1, np.int32), np.zeros(1)
-    state = np.zeros(len(words.place) + 1, np.int64)
-    for word, array in (("scores", row), ("numbers", numbers), ("divisor", divisor)):
-        state[words[word]] = address(array)
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("find"))(address(state))
-    if "status" in words.place and state[words["status"]] == FAILED:
+    numbers, divisor, state = np.full(width, -1, np.int32), np.zeros(1), np.zeros(1, np.int64)
+    find = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(code.address("find"))
+    find(address(state), address(row), address(numbers), address(divisor))
+    if state[STATUS] == FAILED:
         return None
     return numbers[numbers >= 0].tolist(), float(divisor[0])
 

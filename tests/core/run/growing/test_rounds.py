@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +14,9 @@ import abw
 from abw.core.base.errors import AbwError, InstanceError
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.rounds import rounds
-from abw.core.exec.cpu.rounds.emit import Emitted, emit_rounds
-from abw.core.exec.cpu.target import Target
 from abw.core.exec.params import Params, init_params
-from abw.core.graph.growing.beam import Picks
-from abw.core.graph.growing.round_graph import Sprouter
-from abw.core.plan.arenas import Arenas
+from abw.core.graph.growing.bytecode import Bytecode, program_of
+from abw.core.graph.growing.picks import Picks
 from abw.core.policy.check import check_schedule
 from abw.core.run.growing.grow import Grown
 from abw.core.run.workload import Workload
@@ -82,18 +80,18 @@ def check_same(made: Grown, expected: Grown, *, lanes: bool = True, batches: boo
         np.testing.assert_array_equal(made.schedule.nodes, expected.schedule.nodes)
 
 
-def test_calls_of_a_model_compile_its_rounds_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    emitted: list[int] = []
+def test_calls_of_a_model_write_its_program_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
 
-    def counted(sprouter: Sprouter, arenas: Arenas, target: Target) -> Emitted:
-        emitted.append(1)
-        return emit_rounds(sprouter, arenas, target)
+    def counted(*given: Any) -> Bytecode:  # noqa: ANN401
+        written.append(1)
+        return program_of(*given)
 
-    monkeypatch.setattr(rounds, "emit_rounds", counted)
+    monkeypatch.setattr("abw.core.graph.growing.model.program_of", counted)
     model = abw.load(SPECS / "greedy.yaml", dims={"hidden": 6}, policy="depth", threads=1)
     texts = (SPECS / "data/pairs.txt").read_text().splitlines()[:4]
     first, again, alone = model(texts), model(texts), model(texts[2:3])
-    assert emitted == [1]
+    assert written == [1]
     np.testing.assert_array_equal(first["words"].values, again["words"].values)
     np.testing.assert_array_equal(first["words"][2], alone["words"][0])
 
@@ -153,8 +151,9 @@ def test_there_is_more_room_where_more_comes_to_be(
     params = init_params(workload.network, 2)
     expected = driven(workload, params, monkeypatch)
     monkeypatch.setattr("abw.core.exec.cpu.partition.APART_FLOPS", 1)
-    for constant, value in (("FIRST_GUESS", 0), ("LEAST_ROOM", 1), ("SECONDS", 0.0)):
+    for constant, value in (("FIRST_GUESS", 0), ("SECONDS", 0.0)):
         monkeypatch.setattr(rounds, constant, value)
+    monkeypatch.setattr("abw.core.graph.growing.share.LEAST_ROOM", 1)
     executor = ready(workload, "cpu", params, threads)
     check_same(grown(workload, executor), expected, lanes=threads == 1)
 

@@ -6,18 +6,135 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from abw.core.exec.cpu.llvm.emit import double, number, splat, splat_double
+from abw.core.exec.cpu.llvm.emit import Function, Module, double, number, splat, splat_double
 from abw.core.exec.cpu.llvm.singles import across, lanewise, masked, over
-from abw.core.exec.cpu.rounds.state import StateFunction
 from abw.core.exec.lower.rows import padded
-from abw.core.graph.growing.beam import IN_UNITS, LEAST, LOG2_E, NEAREST, POWERS, UNIT
+from abw.core.graph.growing.choices import IN_UNITS, LEAST, LOG2_E, NEAREST, POWERS, UNIT
+from abw.core.graph.growing.state import FAILED, LANE, LARGEST, PLUS, STATUS
 
 NAN, INFINITE = float("nan"), float("inf")
-LARGEST = number(float(np.finfo(np.float32).max))
+MOST = number(float(np.finfo(np.float32).max))
+
+
+class ScoresFunction(Function):
+    """A function of `ptr %state`, words of which the first are named in `abw.core.graph.growing.state`."""
+
+    def __init__(self, module: Module, name: str, params: str = "") -> None:
+        super().__init__(module, name, f"ptr %state{params}", public=True)
+        self._stack: list[str] = []
+
+    def text(self) -> str:
+        """The whole function."""
+        head, entry, *body = super().text().split("\n")
+        return "\n".join([head, entry, *self._stack, *body])
+
+    def room(self, words: int) -> str:
+        """So many 64-bit words on the stack, for the whole call."""
+        name = f"%stack{len(self._stack)}"
+        self._stack.append(f"  {name} = alloca i64, i64 {max(1, words)}, align 8")
+        return name
+
+    def put_int(self, value: str, pointer: str, index: str | int) -> None:
+        """Write element `index` of an array of 32-bit integers."""
+        self.put("i32", self.let(f"trunc i64 {value} to i32"), pointer, index)
+
+    def test(self, comparison: str, a: str, b: str | int) -> str:
+        """Whether two numbers compare so (`sge`, `eq`, …)."""
+        return self.let(f"icmp {comparison} i64 {a}, {b}")
+
+    def either(self, condition: str, yes: str, no: str) -> str:
+        """One of two numbers."""
+        return self.let(f"select i1 {condition}, i64 {yes}, i64 {no}")
+
+    def fail(self, condition: str) -> None:
+        """Return as failed where a condition holds."""
+
+        def leave() -> None:
+            self.put("i64", str(FAILED), "%state", STATUS)
+            self.leave()
+
+        self.when(condition, leave)
+
+
+def emit_argmax(module: Module, size: int) -> None:
+    """`argmax{size}(ptr %state, ptr %x)`: the word LARGEST becomes the number of x's largest element, of
+    equals the first; STATUS becomes FAILED where one is not a number.
+    """
+    f = ScoresFunction(module, f"argmax{size}", ", ptr %x")
+    f.put("i64", _argmax(f, "%x", size), "%state", LARGEST)
+    module.add(f)
+
+
+def emit_best(module: Module, size: int, width: int) -> None:
+    """`best(ptr %state, ptr %x, ptr %totals, ptr %which, ptr %element, i64 %first)`: put the best elements of
+    x among the `width` best of several vectors, sorted, the largest first, of equals those that came first.
+
+    A score is the word PLUS and the logarithm of the element's share, as
+    `abw.core.graph.growing.beam.log_shares` has it. With it go the word LANE and the element's number. Where
+    none has a share, element `first` is taken, -1 for none. STATUS becomes FAILED where an element is not a
+    number.
+    """
+    f = ScoresFunction(module, "best", ", ptr %x, ptr %totals, ptr %which, ptr %element, i64 %first")
+    lane = f.item("i64", "%state", LANE)
+
+    def enter(total: str, found: str) -> None:
+        insert(f, "double", "%totals", width, total, [("%which", lane), ("%element", found)])
+
+    likeliest(f, Best(f, size, width), "%x", f.item("double", "%state", PLUS), enter, "%first")
+    module.add(f)
+
+
+def _argmax(f: ScoresFunction, x: str, count: int) -> str:
+    """The first of the largest of `count` scores, first of each lane, then of all; fails on what is none."""
+    with f.several(padded(count, f.target.lanes)) as lanes:
+        kind, flags, places = f.target.vector, f"<{lanes} x i1>", f.target.integers
+        odd, none_yet = f"<{lanes // 2} x i1>", "zeroinitializer"
+
+        def compare(place: str | int, mask: str | None, found: list[str]) -> list[str]:
+            best, where, none = found
+            value = masked(f, f.load(x, place), mask, -float("inf"))
+            none = f.let(f"or {odd} {none}, {_odd(f, value)}")
+            larger = f.let(f"fcmp ogt {kind} {value}, {best}")
+            now = _spread_int(f, f.let(f"trunc i64 {place} to i32"))
+            where = f.let(f"select {flags} {larger}, {places} {now}, {places} {where}")
+            return [f.select(larger, value, best), where, none]
+
+        start = [(kind, splat(-float("inf"))), (places, none_yet), (odd, none_yet)]
+        best, where, none = over(f, count, compare, start)
+        f.module.declare(f"i1 @llvm.vector.reduce.or.v{lanes // 2}i1({odd})")
+        f.fail(f.let(f"call i1 @llvm.vector.reduce.or.v{lanes // 2}i1({odd} {none})"))
+        largest = f.spread(across(f, "fmax", best))
+        most = f.let(f"fcmp oeq {kind} {best}, {largest}")
+        # where each lane's largest lies is known by the bytes before its vector
+        lane = "<" + ", ".join(f"i32 {lane}" for lane in range(lanes)) + ">"
+        where = f.let(f"lshr {places} {where}, splat (i32 2)")
+        where = f.let(f"add {places} {where}, {lane}")
+        where = f.let(f"select {flags} {most}, {places} {where}, {places} splat (i32 {2**31 - 1})")
+        f.module.declare(f"i32 @llvm.vector.reduce.smin.v{lanes}i32({places})")
+        found = f.let(f"call i32 @llvm.vector.reduce.smin.v{lanes}i32({places} {where})")
+        return f.let(f"sext i32 {found} to i64")
+
+
+def _odd(f: ScoresFunction, vector: str) -> str:
+    """Where one of two numbers of a vector, in its first and second half, is none: half as many flags."""
+    kind, half = f.target.vector, f.target.lanes // 2
+    first, second = (", ".join(f"i32 {begin + lane}" for lane in range(half)) for begin in (0, half))
+    low, high = (
+        f.let(f"shufflevector {kind} {vector}, {kind} poison, <{half} x i32> <{lanes}>")
+        for lanes in (first, second)
+    )
+    return f.let(f"fcmp uno <{half} x float> {low}, {high}")
+
+
+def _spread_int(f: ScoresFunction, scalar: str) -> str:
+    """A 32-bit number in every lane."""
+    lanes, places = f.target.lanes, f.target.integers
+    first = f.let(f"insertelement {places} poison, i32 {scalar}, i64 0")
+    return f.let(f"shufflevector {places} {first}, {places} poison, <{lanes} x i32> zeroinitializer")
 
 
 def insert(
-    f: StateFunction, kind: str, keys: str, width: int, key: str, others: Sequence[tuple[str, str]]
+    f: ScoresFunction, kind: str, keys: str, width: int, key: str, others: Sequence[tuple[str, str]]
 ) -> None:
     """Put a key among `width` that are sorted, the largest first, behind equal ones; the last falls out.
 
@@ -43,7 +160,7 @@ def insert(
 class Best:
     """Writes the choice of the `width` largest of `count` scores; of equals the first. On the stack."""
 
-    def __init__(self, f: StateFunction, count: int, width: int) -> None:
+    def __init__(self, f: ScoresFunction, count: int, width: int) -> None:
         self.f, self.count, self.width = f, count, min(count, width)
         self._scores, self._numbers = (f.room((self.width + 1) // 2) for _ in range(2))
 
@@ -80,7 +197,7 @@ class Best:
 
         if self.width > 1:
             _, top = f.loop(self.width - 1, without, [(kind, most), ("float", top)])
-        top = f.let(f"select i1 {f.let(f'fcmp olt float {top}, {LARGEST}')}, float {top}, float {LARGEST}")
+        top = f.let(f"select i1 {f.let(f'fcmp olt float {top}, {MOST}')}, float {top}, float {MOST}")
         f.module.declare("float @llvm.fabs.f32(float)")
         size = f.let(f"fmul float {f.let(f'call float @llvm.fabs.f32(float {top})')}, {number(2.0**-20)}")
         return f.let(f"fsub float {top}, {f.let(f'fadd float {size}, {number(1e-30)}')}")
@@ -125,7 +242,7 @@ class Best:
         return self.f.int_item(self._numbers, place)
 
 
-def whole(f: StateFunction, x: str, count: int, top: str) -> str:
+def whole(f: ScoresFunction, x: str, count: int, top: str) -> str:
     """The logarithm of the sum of `count` scores' exponentials beside that of the largest, `top`.
 
     As `abw.core.graph.growing.beam.log_shares` has it, to the bit.
@@ -170,7 +287,7 @@ def whole(f: StateFunction, x: str, count: int, top: str) -> str:
 
 
 def likeliest(
-    f: StateFunction, best: Best, x: str, before: str, enter: Callable[[str, str], None], first: str = "-1"
+    f: ScoresFunction, best: Best, x: str, before: str, enter: Callable[[str, str], None], first: str = "-1"
 ) -> None:
     """`enter(total, number)` for the best of a row of scores, the largest first.
 

@@ -1,0 +1,177 @@
+"""A state of growth with the arrays that its words name, kept from mini-batch to mini-batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.data.vertices import INDEX, INSTANCE, KIND
+from abw.core.graph.growing import state as at
+from abw.core.graph.growing import walk
+from abw.core.graph.growing.batch import Batch
+from abw.core.graph.growing.decide import salt_of
+from abw.core.graph.growing.model import GrowthModel
+from abw.core.graph.growing.names import ORIGIN, PICK, ROUND, ValueColumn
+from abw.core.ir.schema import Hop
+from abw.core.jit.pointers import Table
+
+Ints = NDArray[np.int32]
+
+# So many entries registers have room for at first.
+LEAST_ROOM = 256
+
+# What is noted of each pick, and of each that is kept.
+PICKS = {
+    at.PICK_VERTEX: np.int32,
+    at.PICK_NUMBER: np.int32,
+    at.PICK_TOTAL: np.float64,
+    at.PICK_ENDED: np.uint8,
+    at.KEPT_PICK: np.int32,
+    at.KEPT_ROUND: np.int32,
+}
+
+
+class Share:
+    """Grows some instances of a mini-batch, on one thread.
+
+    Registers have as much room as any round has needed; picks are there as long as a mini-batch grows.
+    """
+
+    def __init__(self, model: GrowthModel, sign: int) -> None:
+        """`sign`: whether rows of constants count up (1) or down (-1)."""
+        self.model, program = model, model.program
+        self.table = Table(np.zeros(at.WORDS, np.int64))
+        self.words: NDArray[np.int64] = self.table.words
+        self.picks: dict[int, NDArray[Any]] = {}
+        self.bases = np.zeros(len(program.bases), np.int64)
+        self.rows = np.zeros((0, 3), np.int64)
+        self.sizes, self.space = np.zeros(program.registers, np.int64), np.empty(0, np.int32)
+        kinds, width, columns = model.growth.kinds, model.network.width, model.columns
+        types = range(len(model.network.types))
+        values = [columns.get(ValueColumn(t, o), -1) for t in types for o in range(width)]
+        numbers = {
+            at.SIGN: sign,
+            at.MOST_ADDED: model.most_added,
+            at.KIND: columns[KIND],
+            at.INSTANCE: columns[INSTANCE],
+            at.INDEX: columns[INDEX],
+            at.HOME: columns[Hop("instance")],
+            at.IN_ROUND: columns[ROUND],
+            at.ORIGIN: columns.get(ORIGIN, -1),
+            at.PICK: columns.get(PICK, -1),
+            at.BEAM: model.width if model.growth.beam else 0,
+            at.WIDTH: width,
+            **dict(zip(range(at.START, at.STOP + 1), program.sections, strict=True)),
+        }
+        for word, number in numbers.items():
+            self.words[word] = number
+        seed, decisions = model.model.data.seed, program.decisions
+        self.point(
+            {
+                at.STEPS: program.steps.ravel(),
+                at.BASES: self.bases,
+                at.VALUES: np.array(values, np.int64),
+                at.LIMITS: np.array([d.limit for d in decisions], np.float64),
+                at.SALTS: np.array([salt_of(d, seed) for d in decisions], np.uint64).view(np.int64),
+                at.MOST: np.array([kind.most for kind in kinds], np.int64),
+                at.ORIGINS: program.origins.ravel(),
+                at.SIZES: self.sizes,
+                at.TYPE_SLOTS: np.array([len(t.slots) for t in model.network.types], np.int32),
+                at.TYPE_OUTPUTS: np.array([len(t.outputs) for t in model.network.types], np.int32),
+            }
+        )
+        self._ground: object = None
+        self._block: object = None
+        self.reserve(LEAST_ROOM)
+
+    def point(self, arrays: dict[int, NDArray[Any]]) -> None:
+        """Let words say where arrays lie, and how many elements they have."""
+        for word, array in arrays.items():
+            self.table.point(word, array)
+            self.words[word + 1] = array.size
+
+    def begin(self, batch: Batch, first: int, last: int) -> None:
+        """Begin with instances `first` to before `last` of a mini-batch; nothing grows yet."""
+        words, start = self.words, batch.start
+        words[: at.ENTRIES] = 0
+        words[at.BEGIN], words[at.INSTANCES] = batch.begin, len(batch)
+        words[at.INSTANCE_FIRST], words[at.INSTANCE_LAST] = first, last
+        if batch.deciding(first, last):
+            words[at.GIVEN_FIRST], words[at.GIVEN_LAST] = start[first], start[last]
+        if batch.ground is not self._ground:
+            self._take(batch)
+        self.point({at.NUMBERS: batch.numbers, at.COUNT: batch.count, at.CUT: batch.cut.view(np.uint8)})
+        if words[at.BEAM]:
+            self.picks = {}
+            self.hold(LEAST_ROOM)
+            self.point(
+                {
+                    at.BEAM_ROUND: batch.compared,
+                    at.BEAM_KEPT: batch.kept,
+                    at.BEAM_TOTAL: batch.totals,
+                    at.BEAM_VERTEX: batch.vertices,
+                    at.BEAM_NUMBER: batch.picked,
+                }
+            )
+        self.reserve(last - first)
+        self.register(self.model.program.roots, last - first)[:] = start[first:last]
+
+    def _take(self, batch: Batch) -> None:
+        """Take what all mini-batches of the same instances have in common."""
+        ground, names = batch.ground, batch.ground.instances.schema.kinds
+        kinds = np.array([names.index(k.name) if k.name in names else -1 for k in self.model.growth.kinds])
+        groups = ground.groups().ravel()
+        self.words[at.KINDS_OF] = len(names)
+        self.point({at.DATA: ground.data, at.LISTS: ground.lists, at.GROUPS: groups, at.KINDS: kinds})
+        self._ground = ground
+
+    def end(self) -> None:
+        """Forget the mini-batch's picks."""
+        self.picks = {}
+
+    def columns_moved(self, batch: Batch) -> None:
+        """The mini-batch's columns may have more room than before, elsewhere."""
+        block = batch.columns.block
+        if block is not self._block:
+            self._block, self.words[at.STRIDE] = block, block.shape[1]
+            self.point({at.BLOCK: block})
+
+    def reserve(self, count: int) -> None:
+        """Have room for so many entries in each register, which say nothing then."""
+        if count + 2 > self.words[at.ENTRIES]:
+            self.words[at.ENTRIES] = entries = max(LEAST_ROOM, 2 * count + 2)
+            self.space = np.empty(self.model.program.registers * entries, np.int32)
+            self.point({at.SPACE: self.space})
+
+    def register(self, number: int, count: int | None = None) -> Ints:
+        """The entries of a register; of so many from now on."""
+        if count is not None:
+            self.sizes[number] = count
+        begin = number * int(self.words[at.ENTRIES])
+        return self.space[begin : begin + int(self.sizes[number])]
+
+    def hold(self, count: int) -> None:
+        """Have room for so many picks."""
+        for word, kind in PICKS.items():
+            longer = np.zeros(count, kind)
+            if word in self.picks:
+                longer[: len(self.picks[word])] = self.picks[word]
+            self.picks[word] = longer
+        self.point(self.picks)
+        self.words[at.KEPT_END] = count
+
+    def make_room(self) -> None:
+        """Have room in registers, and for picks, for a round that had none."""
+        words, width = self.words, self.model.width
+        now = int(words[at.NOW]) * width
+        self.reserve(max(now, int(words[at.MEMBERS])))
+        if words[at.BEAM] and words[at.KEPT_NEXT] + now > words[at.KEPT_END]:
+            self.hold(2 * int(words[at.KEPT_END]) + now)
+
+    def start(self) -> int:
+        """Add the vertices of the first round; how many decide or are computed in it."""
+        walk.run(self.words, walk.BEGIN)
+        words = self.words
+        return int(words[at.LAST] - words[at.FIRST] + words[at.GIVEN_LAST] - words[at.GIVEN_FIRST])
