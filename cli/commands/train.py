@@ -75,7 +75,7 @@ def train(
 
     folders: list[Path] = []
     ways: dict[str, Any] = {
-        "told": tell,
+        "on_epoch": tell,
         "started": folders.append,
         "engine": TeamOnRay(training.address or ""),
     }

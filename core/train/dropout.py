@@ -39,15 +39,15 @@ class Dropout:
     """
 
     def __init__(self, model: Model, network: Network, seed: int) -> None:
-        """Find the places. Cost: linear in the types."""
+        """Find the slots with dropout. Cost: linear in the types."""
         training = training_of(model)
         self._model, self._seed = model, seed
         self._words = {number: p for number, p in training.word_dropout.items() if p}
-        self._chances = {place: chance for place, chance in sorted(training.dropout.items()) if chance}
-        self._places: dict[tuple[int, int], int] = {}
+        self._chances = {slot: chance for slot, chance in sorted(training.dropout.items()) if chance}
+        self._masks: dict[tuple[int, int], int] = {}
         self.network = network
         for t, s in self._chances:
-            self._places[t, s] = len(self.network.constants)
+            self._masks[t, s] = len(self.network.constants)
             self.network = _with_mask(self.network, t, s)
 
     def graph(self, graph: Graph, instances: Instances, first: int, epoch: int | None) -> Graph:
@@ -56,10 +56,10 @@ class Dropout:
         Without an `epoch` nothing is left out. Cost: some 10 ns a word, 3 ns a number of the masks.
         """
         found = graph if epoch is None else self._dropped_words(graph, instances, first, epoch)
-        if not self._places:
+        if not self._masks:
             return found
-        masks = [self._mask(graph, instances, first, epoch, place) for place in self._places]
-        operand, ptr = _with_references(found, self.network, self._places)
+        masks = [self._mask(graph, instances, first, epoch, slot) for slot in self._masks]
+        operand, ptr = _with_references(found, self.network, self._masks)
         return replace(
             found, network=self.network, operand=operand, operand_ptr=ptr, given=(*graph.given, *masks)
         )
@@ -79,16 +79,16 @@ class Dropout:
         return replace(graph, operand=operand)
 
     def _mask(
-        self, graph: Graph, instances: Instances, first: int, epoch: int | None, place: tuple[int, int]
+        self, graph: Graph, instances: Instances, first: int, epoch: int | None, slot: tuple[int, int]
     ) -> Floats:
         """A mask for each node of a type: (nodes, *shape)."""
-        t, s = place
+        t, s = slot
         begin, end = graph.type_ptr[t : t + 2].tolist()
         shape = graph.network.types[t].slots[s].shape
         rows = np.ones((end - begin, math.prod(shape)), np.float32)
         if epoch is not None:
-            keys = self._keys(epoch, _VALUES + self._places[place])
-            draw(keys, _nodes(graph, instances, first, slice(begin, end)), self._chances[place], rows)
+            keys = self._keys(epoch, _VALUES + self._masks[slot])
+            draw(keys, _nodes(graph, instances, first, slice(begin, end)), self._chances[slot], rows)
         return rows.reshape(-1, *shape)
 
     def _keys(self, epoch: int, stream: int) -> tuple[np.uint64, np.uint64, np.uint64]:
@@ -201,14 +201,14 @@ def _multiplied(cell: Cell, s: int, name: str) -> Cell:
     )
 
 
-def _with_references(graph: Graph, network: Network, places: dict[tuple[int, int], int]) -> tuple[Ints, Ints]:
+def _with_references(graph: Graph, network: Network, masked: dict[tuple[int, int], int]) -> tuple[Ints, Ints]:
     """The operands, of a type with masks each node's own and then its rows of these; where they begin."""
     parts, sizes = [], []
     for t, node_type in enumerate(graph.network.types):
         begin, end = graph.type_ptr[t : t + 2].tolist()
         ptr = graph.operand_ptr[begin : end + 1]
         own = graph.operand[ptr[0] : ptr[-1]]
-        masks = [network.constants[number].first for (type_, _), number in places.items() if type_ == t]
+        masks = [network.constants[number].first for (type_, _), number in masked.items() if type_ == t]
         if masks:
             rows = np.arange(end - begin, dtype=np.int32)
             added = [(-1 - first - rows)[:, None] for first in masks]

@@ -27,7 +27,7 @@ Results = Iterable[tuple[MiniBatch, Result]]
 class Judge:
     """The targets of some instances by loss, and the vertices (V,) that count by metric.
 
-    `own` are metrics of a user's, by name.
+    `user` are the user's metrics by name.
     """
 
     model: Model
@@ -35,7 +35,7 @@ class Judge:
     instances: Instances
     targets: tuple[Targets, ...]
     over: tuple[NDArray[np.bool_], ...]
-    own: Mapping[str, UserMetric] = field(default_factory=dict)
+    user: Mapping[str, UserMetric] = field(default_factory=dict)
 
     def row(self, results: Results) -> dict[str, float]:
         """The metrics by name, those of the section `train` first; NaN where nothing tells one.
@@ -43,14 +43,14 @@ class Judge:
         Errors: AbwError where one of a user's gives no number.
         """
         pairs: tuple[dict[str, list[NDArray[Any]]], ...] = ({}, {})
-        scores = self.scores(results, pairs if self.own else None)
+        scores = self.scores(results, pairs if self.user else None)
         found = {}
         for metric, score in zip(self.training.metrics, scores, strict=True):
             output = self.model.outputs[self.training.losses[metric.loss].output][0]
             of = f" of {output}" if metric.loss else ""
             over = f" over {metric.over.text}" if metric.over else ""
             found[f"{metric.name}{of}{over}"] = score.value
-        for name, function in self.own.items():
+        for name, function in self.user.items():
             value = function(*pairs)
             try:
                 found[name] = float(value)
@@ -101,7 +101,7 @@ class Judge:
             first = last
 
 
-def judge_of(model: Model, instances: Instances, own: Mapping[str, UserMetric] | None = None) -> Judge:
+def judge_of(model: Model, instances: Instances, user: Mapping[str, UserMetric] | None = None) -> Judge:
     """Find what is wanted of a model on some instances. Errors: SpecError."""
     training = training_of(model)
     for metric in training.metrics:
@@ -109,7 +109,7 @@ def judge_of(model: Model, instances: Instances, own: Mapping[str, UserMetric] |
             tags_of(model, training.losses[metric.loss])
     targets = tuple(targets_of(model, loss, instances) for loss in training.losses)
     over = tuple(counted(instances, metric.over) for metric in training.metrics)
-    return Judge(model, training, instances, targets, over, own or {})
+    return Judge(model, training, instances, targets, over, user or {})
 
 
 def tags_of(model: Model, loss: Loss) -> Sequence[str]:

@@ -113,8 +113,8 @@ class Loop:
     """Training by `steps` on so many instances as there are for it: `count`.
 
     `every`: seconds between checkpoints inside an epoch. `words`: vocabularies that go with the weights.
-    Without a `folder` nothing is written. What hears of steps (`stepped`) and epochs (`told` of `run`) ends
-    training behind that by raising StopIteration.
+    Without a `folder` nothing is written. `on_step` and `on_epoch` hear of each step and epoch; by raising
+    StopIteration they end training after it.
     """
 
     learner: Learner
@@ -125,11 +125,12 @@ class Loop:
     words: Mapping[str, tuple[str, ...]]
     position: Position
     every: float = 60.0
-    stepped: Callable[[Row], object] = lambda _: None
+    on_step: Callable[[Row], object] = lambda _: None
+    on_epoch: Callable[[Row], object] = lambda _: None
     ended: bool = False
 
-    def run(self, progress: Progress, told: Callable[[Row], object] = lambda _: None) -> None:
-        """Train to the last epoch, or until patience ends; `told` hears of each epoch.
+    def run(self, progress: Progress) -> None:
+        """Train to the last epoch, or until patience ends.
 
         Ends early on Ctrl-C with a checkpoint of the last whole step. Errors: AbwError.
         """
@@ -137,7 +138,7 @@ class Loop:
         try:
             with often_held():
                 while position.epoch < training.epochs and not self.ended and not self._tired():
-                    self._epoch(progress, told)
+                    self._epoch(progress)
         except BaseException:
             # whole steps alone change anything: what is there now can be gone on from
             with finished_before_interrupt():
@@ -157,7 +158,7 @@ class Loop:
         patience, position = self.learner.training.patience, self.position
         return bool(patience) and position.best_epoch >= 0 and position.epoch - position.best_epoch > patience
 
-    def _epoch(self, progress: Progress, told: Callable[[Row], object]) -> None:
+    def _epoch(self, progress: Progress) -> None:
         position, training = self.position, self.learner.training
         count, size = self.count, training.batch
         steps = math.ceil(count / size)
@@ -177,7 +178,7 @@ class Loop:
                 position.loss, position.values = position.loss + found.loss, position.values + found.values
             progress.reached(step + 1, self._note(step + 1, steps, begun, first))
             row = {"epoch": position.epoch + 1, "step": step + 1, "steps": steps}
-            self._tell(self.stepped, row | {"loss": found.loss / max(1, found.values)})
+            self._call(self.on_step, row | {"loss": found.loss / max(1, found.values)})
             if self.ended:
                 self.save()
                 return
@@ -186,7 +187,7 @@ class Loop:
                 saved = time.monotonic()
         seconds = time.perf_counter() - begun
         factor = rate_at(training.schedule, max(0, position.done - 1), training.epochs * steps, steps)
-        self._finish((count - first * size) / max(seconds, 1e-9), factor, told)
+        self._finish((count - first * size) / max(seconds, 1e-9), factor)
 
     def _note(self, step: int, steps: int, begun: float, first: int) -> str:
         each = (time.perf_counter() - begun) / (step - first)
@@ -195,7 +196,7 @@ class Loop:
         loss = self.position.loss / max(1, self.position.values)
         return f"{step}/{steps}, loss {loss:.4f}, {rate:,.0f} instances/s, {_span(left)} left"
 
-    def _finish(self, rate: float, factor: float, told: Callable[[Row], object]) -> None:
+    def _finish(self, rate: float, factor: float) -> None:
         """The metrics of an epoch, its row of the curve, and a checkpoint."""
         learner, position = self.learner, self.position
         row: dict[str, Any] = {
@@ -221,11 +222,11 @@ class Loop:
             if is_best:
                 self._write(BEST)
             self.save()
-        self._tell(told, row)
+        self._call(self.on_epoch, row)
 
-    def _tell(self, whom: Callable[[Row], object], row: Row) -> None:
+    def _call(self, hook: Callable[[Row], object], row: Row) -> None:
         try:
-            whom(row)
+            hook(row)
         except StopIteration:
             self.ended = True
 
@@ -243,9 +244,9 @@ def restored(learner: Learner, path: Path) -> Position:
     return position
 
 
-def open_dev(learner: Learner, instances: Instances, own: Mapping[str, UserMetric] | None = None) -> Dev:
+def open_dev(learner: Learner, instances: Instances, user: Mapping[str, UserMetric] | None = None) -> Dev:
     """Bring dev data together with the model. Errors: SpecError, DataError."""
-    judge = judge_of(learner.model, instances, own)
+    judge = judge_of(learner.model, instances, user)
     workload = open_workload(learner.model, instances, learner.passes.networks)
     batches = PlanCache(workload, learner.passes.policy)
     return lambda executor: judge.row(batches.run(executor))

@@ -89,7 +89,7 @@ HINT = "a metric of your own is named module:function or file.py:function"
 
 
 def user_metrics(names: Iterable[str]) -> dict[str, UserMetric]:
-    """Metrics of one's own, by the functions' names. Their code is run.
+    """Load the user's metrics, by the functions' names. Their code is run.
 
     What they raise becomes an AbwError with the place in its file. Errors: AbwError where there is no such
     file, module or function, and for two of one name.
@@ -111,19 +111,19 @@ def user_metrics(names: Iterable[str]) -> dict[str, UserMetric]:
 
 
 def _placed(name: str, metric: UserMetric) -> UserMetric:
-    def told(outputs: Parts, targets: Parts) -> float:
+    def called(outputs: Parts, targets: Parts) -> float:
         with placed(name, __file__):
             return metric(outputs, targets)
 
-    return told
+    return called
 
 
-def refuse_metric_names(own: Mapping[str, UserMetric], training: Training, *, dev: bool) -> None:
+def refuse_metric_names(user: Mapping[str, UserMetric], training: Training, *, dev: bool) -> None:
     """Refuse metrics of names that are taken, and without dev data to tell them by. Errors: AbwError."""
-    taken = {*NO_METRICS, *(metric.name for metric in training.metrics)} & own.keys()
+    taken = {*NO_METRICS, *(metric.name for metric in training.metrics)} & user.keys()
     if taken:
         raise AbwError(f"a metric cannot be called '{min(taken)}': that is another", hint="another name")
-    if own and not dev:
+    if user and not dev:
         raise AbwError(
             "metrics are told by dev data, and there are none", hint="--dev FILE, fit(instances, dev, …)"
         )

@@ -44,7 +44,7 @@ from abw.core.train.teacher import Teacher, finished_model
 class TrainOptions:
     """How to train: what `abw train`'s flags say. None: what the spec says.
 
-    `every`: seconds between checkpoints inside an epoch. `metrics`: those of one's own (`user_metrics`).
+    `every`: seconds between checkpoints inside an epoch. `metrics`: the user's (`user_metrics`).
     `workers`: so many processes compute gradients, by an engine (`abw.core.train.steps.Engine`); 0: this one.
     """
 
@@ -67,7 +67,7 @@ class Begun:
     instances: Instances
     dev: Instances | None
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    own: dict[str, UserMetric] = field(default_factory=dict)
+    user: dict[str, UserMetric] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:
     """
     opened = open_training(spec, overrides, options)
     model, networks, training = opened.model, opened.networks, training_of(opened.model)
-    own = user_metrics(options.metrics)
-    refuse_metric_names(own, training, dev=opened.dev is not None)
+    user = user_metrics(options.metrics)
+    refuse_metric_names(user, training, dev=opened.dev is not None)
     kept = STATES[training.optimizer.name]
     # packed for both passes, with a gradient of all parameters
     require_weights(model, (4 + kept, 2 + kept), " with gradients and what the optimiser keeps")
@@ -127,7 +127,7 @@ def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:
     if trained is None:
         initialise(networks.cells, learner.params, training.inits, options.seed)
         learner.passes.changed()
-    return Begun(learner, opened.instances, opened.dev, opened.words, own)
+    return Begun(learner, opened.instances, opened.dev, opened.words, user)
 
 
 def _policy(
@@ -147,15 +147,15 @@ def train(
     options: TrainOptions,
     *,
     progress: Progress | None = None,
-    told: Callable[[Row], None] = lambda _: None,
+    on_epoch: Callable[[Row], None] = lambda _: None,
     started: Callable[[Path], None] = lambda _: None,
     command: str = "",
     engine: Engine | None = None,
 ) -> dict[str, Any]:
     """Train a spec's model from its beginning, in a new folder; the report that `--json` prints.
 
-    `told` hears of each epoch, `started` of the folder. After Ctrl-C it has a checkpoint. With `workers` the
-    gradients come from an `engine`.
+    `on_epoch` hears of each epoch, `started` of the folder. After Ctrl-C it has a checkpoint. With `workers`
+    the gradients come from an `engine`.
     Errors: SpecError, DataError, AbwError; where not even a step could be tried, no folder stays.
     """
     begun = begin(spec, overrides, options)
@@ -174,7 +174,7 @@ def train(
             }
             write_json(folder / ABOUT, about)
             started(folder)
-            return _run(begun, about, Position(), folder, options, progress or Quiet(), told, engine)
+            return _run(begun, about, Position(), folder, options, progress or Quiet(), on_epoch, engine)
         except (AbwError, MemoryError, OSError):
             if not (folder / CHECKPOINT).is_file():
                 discard(folder)
@@ -185,7 +185,7 @@ def resume(
     name: str | None,
     *,
     progress: Progress | None = None,
-    told: Callable[[Row], None] = lambda _: None,
+    on_epoch: Callable[[Row], None] = lambda _: None,
     started: Callable[[Path], None] = lambda _: None,
     engine: Engine | None = None,
 ) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def resume(
         begun, options = begin_again(about, folder)
         position = restored(begun.learner, folder / CHECKPOINT)
         started(folder)
-        return _run(begun, about, position, folder, options, progress or Quiet(), told, engine)
+        return _run(begun, about, position, folder, options, progress or Quiet(), on_epoch, engine)
 
 
 def begin_again(about: Mapping[str, Any], folder: Path) -> tuple[Begun, TrainOptions]:
@@ -229,11 +229,11 @@ def _run(
     folder: Path,
     options: TrainOptions,
     progress: Progress,
-    told: Callable[[Row], None],
+    on_epoch: Callable[[Row], None],
     engine: Engine | None,
 ) -> dict[str, Any]:
     learner, count = begun.learner, len(begun.instances)
-    dev = open_dev(learner, begun.dev, begun.own) if begun.dev is not None else None
+    dev = open_dev(learner, begun.dev, begun.user) if begun.dev is not None else None
     local = LocalSteps(learner, begun.instances)
 
     def keep() -> None:
@@ -242,7 +242,7 @@ def _run(
 
     def noted(row: Row) -> None:
         keep()
-        told(row)
+        on_epoch(row)
 
     keep()  # where training was killed it may lack an epoch that the checkpoint has
     steps: AbstractContextManager[Steps] = nullcontext(local)
@@ -252,8 +252,9 @@ def _run(
     if options.workers and engine is not None:
         steps = engine(local, about, folder, options.workers, progress)
     with steps as taken:
-        every = options.every
-        Loop(learner, taken, count, dev, folder, begun.words, position, every).run(progress, noted)
+        words, every = begun.words, options.every
+        loop = Loop(learner, taken, count, dev, folder, words, position, every, on_epoch=noted)
+        loop.run(progress)
     return {
         "schema_version": SCHEMA_VERSION,
         "model": learner.model.name,

@@ -102,10 +102,10 @@ class Trainer:
 
         Errors: as `step`, and AbwError for a metric whose name is taken, or that gives no number.
         """
-        learner, own = self.learner, dict(metrics or {})
-        refuse_metric_names(own, learner.training, dev=dev is not None)
+        learner, user = self.learner, dict(metrics or {})
+        refuse_metric_names(user, learner.training, dev=dev is not None)
         given = self._workload(instances).instances
-        held_out = open_dev(learner, self._workload(dev).instances, own) if dev is not None else None
+        held_out = open_dev(learner, self._workload(dev).instances, user) if dev is not None else None
         position, path = Position(), Path(folder) if folder is not None else None
         if path is not None:
             require_writable(path)
@@ -115,8 +115,9 @@ class Trainer:
         learner.training = replace(usual, epochs=epochs or usual.epochs)
         try:
             steps, words = LocalSteps(learner, given), self._words()
-            loop = Loop(learner, steps, len(given), held_out, path, words, position, stepped=on_step)
-            loop.run(Quiet(), on_epoch)
+            loop = Loop(learner, steps, len(given), held_out, path, words, position)
+            loop.on_step, loop.on_epoch = on_step, on_epoch
+            loop.run(Quiet())
         finally:
             learner.training = usual
         return list(position.curve)
