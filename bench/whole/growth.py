@@ -104,13 +104,14 @@ class Growing:
         def timed(state: NDArray[np.int64]) -> None:
             start = time.thread_time()
             walk(state)
-            self.rounds.append(time.thread_time() - start)
+            self.rounds[-1] += time.thread_time() - start
 
         compiled.rounds = timed  # type: ignore[attr-defined]
 
     def run(self) -> Grown:
-        """Grow; the CPU time of the rounds is added to `rounds`."""
+        """Grow; `rounds` gets the CPU time of all rounds, which may be run in several parts."""
         policy = self.ready.policy
+        self.rounds.append(0.0)
 
         def batched(graph: Graph) -> Schedule:
             return policy.schedule(graph.dag)
