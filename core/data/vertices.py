@@ -110,18 +110,18 @@ class Order:
 
 
 @njit
-def _order(whose: Ints, count: int, start: NDArray[np.int64], order: Ints, place: Ints) -> None:
+def _order(instance: Ints, count: int, start: NDArray[np.int64], order: Ints, place: Ints) -> None:
     """Order `count` vertices by instance; `start` (instances + 2,) is zeros."""
     for v in range(count):
-        if whose[v] >= 0:
-            start[whose[v] + 2] += 1
+        if instance[v] >= 0:
+            start[instance[v] + 2] += 1
     for i in range(2, len(start)):
         start[i] += start[i - 1]
     for v in range(count):
         place[v] = -1
-        if whose[v] >= 0:
-            at = start[whose[v] + 1]
-            start[whose[v] + 1] += 1
+        if instance[v] >= 0:
+            at = start[instance[v] + 1]
+            start[instance[v] + 1] += 1
             order[at], place[v] = v, at
 
 
@@ -130,7 +130,7 @@ def _empty(count: int, room: int) -> Ints:
 
 
 def with_room(instances: Instances, growth: Growth, schema: Schema) -> Instances:
-    """The same instances with kinds, links and fields for what will grow: there is none of it yet.
+    """Give instances kinds, links and fields for what will grow: there is none of it yet.
 
     `schema`: theirs, with what grows.
     """
@@ -151,12 +151,12 @@ def with_room(instances: Instances, growth: Growth, schema: Schema) -> Instances
 
 
 def given_link(instances: Instances, hop: Hop) -> Ints:
-    """Where a link, or one of its edges, leads from each vertex (V,). Raises ValueError for several edges."""
+    """Where the instances' link of a hop leads from each vertex (V,): see `one_edge`."""
     return one_edge(link(instances, hop.link), hop)
 
 
 def one_edge(way: Link, hop: Hop) -> Ints:
-    """The same of a link that is at hand."""
+    """Where a link, or one of its edges, leads from each vertex (V,). Raises ValueError for several edges."""
     if way.indptr is None:
         return way.target
     if hop.index is None:

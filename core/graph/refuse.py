@@ -50,7 +50,7 @@ def _refuse_missing(binding: Binding, vertex: int, origin: Origin) -> NoReturn:
 
 
 def _unknown(binding: Binding, vertex: int, source: TableSource) -> str:
-    """A sentence on what a table was asked for and does not have; empty where it has it."""
+    """Say what a table was asked for and does not have; '' where it has it."""
     instances, table = binding.instances, binding.model.tables[source.table]
     at = _lead(binding, vertex, source.hops)
     number = int(field(instances, source.field, binding.model.data.seed)[at]) if at >= 0 else -1

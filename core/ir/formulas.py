@@ -50,7 +50,7 @@ def silu(xp: Any, x: Any) -> Any:  # noqa: ANN401
 
 
 def softplus(xp: Any, x: Any) -> Any:  # noqa: ANN401
-    """Of exp(-|x|), which cannot overflow; what rounding 1 + e lost is given back."""
+    """log(1 + exp(x)) by exp(-|x|), which cannot overflow; what rounding 1 + e lost is given back."""
     e = xp.exp(-xp.abs(x))
     more = 1 + e
     return xp.maximum(x, 0) + (xp.log(more) - ((more - 1) - e) / more)
@@ -86,7 +86,7 @@ def mean(xp: Any, x: Any, *axis: float) -> Any:  # noqa: ANN401
 
 
 def smallest(xp: Any, x: Any, *axis: float) -> Any:  # noqa: ANN401
-    """By the largest of the negatives."""
+    """The smallest is the largest of the negatives, negated."""
     return -xp.max(-x, *axis)
 
 

@@ -30,7 +30,7 @@ class Reversed:
     policy: Policy
 
     def schedule(self, dag: Dag) -> Schedule:
-        """As the policy's own, plus O(n + m): about 5 ns a node."""
+        """Cost: that of the policy, and O(n + m), about 5 ns a node."""
         return reversed_schedule(self.policy.schedule(reversed_dag(dag)))
 
 

@@ -13,7 +13,7 @@ Ints = NDArray[np.int32]
 
 
 def reversed_dag(dag: Dag) -> Dag:
-    """The same nodes with every edge turned round. O(n + m)."""
+    """The dag with every edge reversed. O(n + m)."""
     n = len(dag)
     ptr, succ, indegree = np.zeros(n + 1, np.int32), np.empty_like(dag.succ), np.empty(n, np.int32)
     _turn(dag.succ_ptr, dag.succ, dag.indegree, ptr, succ, indegree)

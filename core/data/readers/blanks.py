@@ -142,7 +142,7 @@ def split(text: Bytes, at: int, stop: int, pieces: Ints, rows: Ints) -> tuple[in
 
 @inner
 def control(text: Bytes, at: int) -> int:
-    """Of a line without words, at an offset: where its first byte is that is no white space; -1 for none."""
+    """The offset of the first byte that is no white space on a line without words; -1 for none."""
     found = -1
     while found < 0 and at < text.size and text[at] != _NEWLINE:
         if text[at] != _BLANK and not _TAB <= text[at] <= _RETURN:

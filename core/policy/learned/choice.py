@@ -75,7 +75,7 @@ class Tried:
 
     @property
     def name(self) -> str:
-        """As a person reads it."""
+        """Its name for people."""
         return self.policies[0] if len(self.policies) == 1 else f"least of {', '.join(self.policies)}"
 
 
@@ -108,7 +108,7 @@ class ChosenPolicy:
 
     @property
     def able(self) -> list[Tried]:
-        """Those of `tried` that can be taken."""
+        """The candidates of `tried` that can be taken."""
         return [t for t in self.tried if t.cost is not None and self._has(t)]
 
     @property
@@ -152,7 +152,7 @@ class ChosenPolicy:
         return float("inf") if self._alone else self.launch
 
     def launching(self, seconds: float) -> ChosenPolicy:
-        """The same where a batch costs so many seconds."""
+        """Choose anew where a batch costs so many seconds."""
         return replace(self, launch=seconds)
 
     @cached_property
@@ -162,7 +162,7 @@ class ChosenPolicy:
         return found[0] if len(found) == 1 else Least(tuple(found))
 
     def schedule(self, dag: Dag) -> Schedule:
-        """That of the policy picked. Raises AbwError where the graph's types are not the policy's."""
+        """Schedule by the policy picked. Raises AbwError where the graph's types are not the policy's."""
         self.require(dag.types)
         return self.policy.schedule(dag)
 
@@ -202,7 +202,7 @@ class Least:
     policies: tuple[Policy, ...]
 
     def schedule(self, dag: Dag) -> Schedule:
-        """As long as all of them take together."""
+        """Cost: that of all of them together."""
         return min((p.schedule(dag) for p in self.policies), key=len)
 
 

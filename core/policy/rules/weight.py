@@ -130,7 +130,7 @@ def heaviest(frontier: Frontier, remaining: Remaining, weights: Weights, cost: C
 
 @inner
 def freest(frontier: Frontier, remaining: Remaining, weights: Weights) -> int:
-    """As `heaviest` of the rule `Weight()` itself, where batches are counted."""
+    """The type that `heaviest` picks for `Weight()`, where batches are counted."""
     best, free, most = -1, False, 0.0
     for t in range(len(weights.ready)):
         if frontier.tail[t] > frontier.head[t]:

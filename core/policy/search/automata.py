@@ -173,7 +173,7 @@ def _room(states: int, entries: int, ready: int, words: int, columns: int) -> St
 
 
 def grown(found: Automata) -> Automata:
-    """The same with room for twice as many states."""
+    """Copy the states into arrays for twice as many."""
     old = found.states
     new = _room(
         2 * len(old.identity), 2 * len(old.type), 2 * len(old.ready), old.done.shape[1], old.rest.shape[1]

@@ -26,7 +26,7 @@ class Number:
 
     @property
     def shape(self) -> Shape:
-        """That of a number."""
+        """The shape of a number."""
         return ()
 
 
@@ -59,7 +59,7 @@ class Builder:
     """Operations in the order in which they are written, numbered from `first`."""
 
     def __init__(self, first: int) -> None:
-        """Nothing yet."""
+        """Begin without operations."""
         self.first = first
         self.ops: list[Op] = []
         self._constants: dict[float, int] = {}

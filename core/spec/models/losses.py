@@ -81,7 +81,7 @@ class Losses:
             report.add(f"no output is called '{of.text}'", of.where, suggest(of.text, self.outputs.numbers))
             of = None
         elif of and not self.outputs.kinds[of.text]:
-            return None  # what the output is was told already
+            return None  # the output was reported already
         usual: LossKind = "binary" if decision and decision.how == "over" else "cross-entropy"
         kind = fields.choice(keys.get("kind"), "kind", LOSSES, report) or usual
         if decision and kind != usual:
@@ -101,8 +101,8 @@ class Losses:
         number = self.outputs.numbers[of.text]
         if decision and not self._told(target, keys):
             return None
-        told = 1.0 if weight is None else weight
-        return Loss(number, kind, target, over, told, classes, keys.where, decision)
+        factor = 1.0 if weight is None else weight
+        return Loss(number, kind, target, over, factor, classes, keys.where, decision)
 
     def _told(self, target: Target, keys: Keys) -> bool:
         """Whether what a decision should be is known before a vertex's decisions are made."""
@@ -122,10 +122,10 @@ class Losses:
     def undecided(self, losses: list[Loss], section: Keys) -> None:
         """Decisions that nothing tells what they should be."""
         growth = self.outputs.growth
-        told = [loss.decision for loss in losses]
+        learned = [loss.decision for loss in losses]
         for kind in growth.kinds if growth else ():
             for decision in kind.decisions:
-                if decision.how != "chance" and decision not in told:
+                if decision.how != "chance" and decision not in learned:
                     name, path = decision.name, f"{kind.name}.{decision.name}"
                     message = f"decision '{name}' has no loss: a model that grows learns from the decisions"
                     hint = f"outputs: {{{name}: {path}}}, and a loss {{of: {name}, target: FIELD}}"

@@ -71,7 +71,7 @@ def declared(
 
 
 def _params(node: Mapping | None, dims: Dims, report: Report) -> dict[str, tuple[int, Param | None]]:
-    """By name the number of each parameter of the section `params`; None where it has mistakes."""
+    """Read the section `params`: each parameter and its number by name; None for one with mistakes."""
     params: dict[str, tuple[int, Param | None]] = {}
     for key, value in node.items if node else ():
         if fields.name(key, "a parameter", report):

@@ -21,7 +21,7 @@ MOST_ROWS = 2**30 - 2**20
 def read_tables(
     node: Mapping | None, reach: Reach, dims: Dims, report: Report
 ) -> dict[str, tuple[int, Table | None]]:
-    """By name a table's number, and the table itself unless it has mistakes.
+    """Read each table and its number, by name; None for one with mistakes.
 
     Cost: linear in the section and the vocabularies.
     """

@@ -76,10 +76,10 @@ def tokenize(text: str, pattern: re.Pattern[str]) -> list[Token]:
 
 
 class Cursor:
-    """A place in a row of tokens, of which the last stays when it is taken."""
+    """A position in a row of tokens, of which the last stays when it is taken."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
-        """At the first token."""
+        """Begin at the first token."""
         self._tokens = tokens
         self._next = 0
         self._depth = 0
@@ -121,7 +121,7 @@ class Cursor:
         raise self.unexpected(f"'{text}' {after}")
 
     def finish(self, wanted: str, hint: str = "") -> None:
-        """Nothing may follow."""
+        """Refuse what follows. Errors: ExpressionError."""
         if self.token.kind != "end":
             raise self.unexpected(wanted, hint)
 

@@ -63,9 +63,9 @@ class Scopes:
     report: Report
     drafts: Sequence[TypeDraft]
     rows: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By kind and decision: the table whose rows it chooses, as far as clauses say so."""
+    """The table whose rows each kind's decision chooses, as far as clauses say so."""
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By kind and decision: among how many numbers it chooses."""
+    """The number of values that each kind's decision chooses from."""
     mistaken: set[tuple[str, str]] = field(default_factory=set)
     """Kinds with decisions that are written wrongly: what their words mean is not known."""
 

@@ -55,7 +55,7 @@ class Sketch:
     used: set[str] = field(default_factory=set)
     """The tables whose rows a field holds."""
     reversed: Names[str, str] = field(default_factory=dict)
-    """By name the links of the model that are the reverse of one that grows."""
+    """The links of the model that are the reverse of one that grows, by name."""
 
 
 def sketch(
@@ -416,5 +416,7 @@ def not_a_type(output: str, kind: str, name: str, growth: Growth) -> tuple[str, 
     decisions = [decision.name for decision in found.decisions]
     if name in decisions:
         return f"{kind}.{name} is a decision, which comes back as it is", f"{output}: {kind}.{name}"
-    told = f"its decisions: {', '.join(decisions)}" if decisions else "it decides nothing: name a TYPE.OUTPUT"
-    return f"'{kind}' is a kind that has no decision '{name}'", did_you_mean(name, decisions) or told
+    known = (
+        f"its decisions: {', '.join(decisions)}" if decisions else "it decides nothing: name a TYPE.OUTPUT"
+    )
+    return f"'{kind}' is a kind that has no decision '{name}'", did_you_mean(name, decisions) or known
