@@ -73,7 +73,7 @@ def _end(path: Path, format: str, limit: int) -> tuple[int, int, int] | None:
 
 
 def _begins(path: Path, format: str) -> Iterator[tuple[Longs, Longs, Longs]]:
-    """Yield, block by block, the numbers of a file's instances, and the offsets and lines where they begin."""
+    """Yield the numbers of a file's instances, their offsets and their lines, block by block."""
     rule = _RULES.get(format, _LINES)
     byte = np.arange(256)
     # as bytes.strip has it; in all other formats any byte up to 32 parts words

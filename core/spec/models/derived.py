@@ -105,9 +105,10 @@ def _derived(
 def reversals(
     node: Mapping | None, schema: Schema, given: Schema, taken: frozenset[str], report: Report
 ) -> dict[str, str]:
-    """Find the links that are the reverse of one that grows, by name; `schema` is that of the data with what grows.
+    """Find the links that are the reverse of one that grows, by name.
 
-    `taken` are words of the language. Only where `with_derived` has found nothing wrong.
+    `schema` is that of the data with what grows, `taken` are words of the language. Only where `with_derived`
+    has found nothing wrong.
     """
     found = {}
     for key, value in node.items if node else ():
