@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from abw.core.jit.pointers import Table
 from abw.core.program.recording.asks import ABOVE, ARGMAX, BEST, Answer, Ask, Asks, Picks
-from abw.core.program.recording.machine_code import CLOSED, WORDS
-from abw.core.program.recording.machine_types import (
+from abw.core.program.recording.machine_code import (
     BY_NAME,
+    CLOSED,
     FAST,
+    WORDS,
     available,
     is_machine_function,
     machine_function,

@@ -1,20 +1,27 @@
 """Machine code for CPython: records calls of cells, asks questions, makes and frees values.
 
-llvmlite compiles it. It relies on CPython's stable ABI alone: functions of its C API, called by their
-addresses; where an object's type is found; a field of 64 bits behind an object's head, in types of our own.
+All that abw knows of CPython's objects stands here and in `machine_text`. llvmlite compiles the text. It
+relies on the stable ABI alone: functions of the C API, called by their addresses; where an object's type is
+found; a field of 64 bits behind an object's head, in types of our own. All that is not a call as machine code
+takes it is left to a function of Python's.
 """
 
 from __future__ import annotations
 
 import ctypes
+import platform
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.target import get_target
 from abw.core.exec.interface import HEAD, MOST_BEST
+from abw.core.jit.pointers import Table
 from abw.core.program.recording.machine_text import ASK, RECORD, RESUME
+from abw.core.program.recording.values import Value
 
 FUNCTIONS = (
     "PyType_GenericAlloc", "PyObject_Free", "Py_DecRef", "Py_IncRef", "PyTuple_New", "PyTuple_SetItem",
@@ -121,3 +128,102 @@ def machine_code() -> Code:
     given = (ctypes.c_void_p * len(_API))(*functions, *map(id, OBJECTS.values()))
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("begin"))(ctypes.addressof(given))
     return code
+
+
+# The bytes of an object before its fields: the count of references, and the type.
+OBJECT = 16
+
+
+@cache
+def available() -> bool:
+    """Whether this interpreter's objects are as the machine code takes them.
+
+    Not on other interpreters than CPython, nor on its builds without a global lock, or that trace references.
+    """
+    if not (
+        sys.implementation.name == "cpython"
+        and object.__basicsize__ == OBJECT
+        and sys.byteorder == "little"
+        and platform.machine() in ("x86_64", "AMD64", "aarch64", "arm64")
+    ):
+        return False
+    probe = value_type()
+    return probe.__basicsize__ == OBJECT + 8 and not probe.__flags__ & _COLLECTED
+
+
+def _structure(**fields: Any) -> Any:  # noqa: ANN401 (ctypes' types)
+    return type("_Structure", (ctypes.Structure,), {"_fields_": tuple(fields.items())})
+
+
+# As in CPython's PyType_Slot, PyMemberDef, PyType_Spec and PyMethodDef.
+_Slot = _structure(slot=ctypes.c_int, content=ctypes.c_void_p)
+_Member = _structure(
+    name=ctypes.c_char_p, type=ctypes.c_int, offset=ctypes.c_ssize_t, flags=ctypes.c_int, doc=ctypes.c_char_p
+)
+_Spec = _structure(
+    name=ctypes.c_char_p,
+    size=ctypes.c_int,
+    item=ctypes.c_int,
+    flags=ctypes.c_uint,
+    slots=ctypes.POINTER(_Slot),
+)
+_Method = _structure(name=ctypes.c_char_p, code=ctypes.c_void_p, flags=ctypes.c_int, doc=ctypes.c_char_p)
+_DEALLOC, _TRAVERSE, _MEMBERS, _LONGLONG = 52, 71, 72, 17
+_SUBCLASSED, _COLLECTED, FAST, BY_NAME = 1 << 10, 1 << 14, 0x80, 0x02
+_MEMBER = (_Member * 2)(_Member(b"ref", _LONGLONG, OBJECT, 0, None), _Member())
+
+
+def _type(name: bytes, base: type, flags: int, functions: Mapping[int, str]) -> type:
+    """A type whose objects have a number `ref` of 64 bits behind their head."""
+    slots = [_Slot(slot, machine_code().address(function)) for slot, function in functions.items()]
+    slots += [_Slot(_MEMBERS, ctypes.addressof(_MEMBER)), _Slot()]
+    held = (_Slot * len(slots))(*slots)
+    spec = _Spec(name, OBJECT + 8, 0, flags, ctypes.addressof(held))
+    make = ctypes.pythonapi.PyType_FromSpecWithBases
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object)
+    made: type = make(ctypes.addressof(spec), (base,))
+    return made
+
+
+@cache
+def _holders() -> type:
+    """What a function's `self` is: `ref` is the address of its cell, `kept` holds what that needs."""
+    base = _type(b"abw.core.program.recording.machine_code.Address", object, _SUBCLASSED, {})
+    return type("Cell", (base,), {"__slots__": ("kept",)})
+
+
+def value_type() -> type[Value]:
+    """A class of values that the garbage collector leaves alone: they refer to their class, no more.
+
+    Having `traverse` of its own it does not inherit being collected from `Value`.
+    """
+    functions = {_DEALLOC: "dealloc", _TRAVERSE: "traverse"}
+    return _type(b"abw.core.program.recording.values.Value", Value, 0, functions)
+
+
+def machine_function(
+    name: str, code: str, flags: int, said: str, words: Sequence[int | Table], kept: object = None
+) -> Callable[..., Any]:
+    """A function of the machine code `code`, which finds `words` by its `self`; of a table, where it lies.
+
+    `said`: its signature, as `inspect.signature` reads it; `kept`: what has to be there as long as it is,
+    besides tables.
+    """
+    cell = Table((ctypes.c_int64 * len(words))(), kept)
+    for place, word in enumerate(words):
+        if isinstance(word, Table):
+            cell.point(place, word)
+        else:
+            cell.words[place] = word
+    method = _Method(name.encode(), machine_code().address(code), flags, f"{said}\n--\n\n".encode())
+    holder = _holders()()
+    holder.ref, holder.kept = cell.at, (cell, method)
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    made: Callable[..., Any] = make(ctypes.addressof(method), holder, None)
+    return made
+
+
+def is_machine_function(function: object) -> bool:
+    """Whether a function is one that `machine_function` made."""
+    return isinstance(getattr(function, "__self__", None), _holders())

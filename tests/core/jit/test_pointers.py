@@ -20,7 +20,7 @@ MODULE = "abw.core.jit.pointers"
 EXEMPT = {
     "core/jit/pointers.py": "keeps what lies there",
     "core/exec/cpu/llvm/walker.py:note_plan": "is compiled; its caller keeps the plan",
-    "core/program/recording/machine_types.py:machine_function": "keeps the table beside its address",
+    "core/program/recording/machine_code.py:machine_function": "keeps the table beside its address",
 }
 # Calls that give back what they are given, or keep it, or call later.
 GIVE_BACK = {

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 import abw
 from abw import AbwError, Net
 from abw.core.program.recording.machine import MachineRecorder, is_cell
-from abw.core.program.recording.machine_types import available
+from abw.core.program.recording.machine_code import available
 from abw.core.program.recording.recorder import Recorder
 from abw.core.program.recording.values import BITS, SHAPES
 from tests.core.program.cells import Programs, small
