@@ -13,8 +13,8 @@ from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import Lazy, along, following, inverse, reverse, where
 from abw.core.ir.schema import Derived, Schema
 from abw.core.jit.decorators import njit
+from abw.core.jit.splitmix import GOLDEN, mixed
 
-_GOLDEN = 0x9E3779B97F4A7C15
 _WORD = 2**64 - 1
 
 
@@ -122,9 +122,6 @@ def _coin(instances: Instances, seed: int) -> Ints:
     place = np.arange(len(instance)) - instances.start[instance] - 1
     number = instances.numbers[instance].astype(np.uint64) << np.uint64(32)
     x = number | (place.astype(np.uint64) & np.uint64(2**32 - 1))
-    x += np.uint64(seed * _GOLDEN & _WORD)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    x ^= x >> np.uint64(31)
-    toss: Ints = (x >> np.uint64(63)).astype(np.int32)
+    x += np.uint64(seed * GOLDEN & _WORD)
+    toss: Ints = (mixed(x) >> np.uint64(63)).astype(np.int32)
     return toss

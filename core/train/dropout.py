@@ -19,14 +19,14 @@ from abw.core.ir.cell import Cell, Op, Port, Shape
 from abw.core.ir.model import Model
 from abw.core.ir.network import LISTED, Constant, NetType, Network, Slot
 from abw.core.jit.decorators import inner, njit
+from abw.core.jit.splitmix import GOLDEN, fraction, mix
 from abw.core.train.targets import training_of
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
-_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
-_STEP = np.uint64(0x9E3779B97F4A7C15)
+_STEP = np.uint64(GOLDEN)
 # Streams from here on are of values, numbered by their constants; those before are of tables.
 _VALUES = 1 << 32
 
@@ -112,27 +112,14 @@ def _nodes(graph: Graph, instances: Instances, first: int, part: slice) -> Verti
 def _hash(keys: Keys, nodes: Vertices, node: int) -> np.uint64:
     """A number of 64 bits for a node, by its instance's number in the data and its vertex's within that.
 
-    SplitMix64 (Steele et al., 2014) over the numbers, one after the other.
+    SplitMix64 over the numbers, one after the other.
     """
     vertex, instance, start, number = nodes
     state = np.uint64(0)
     for part in keys:
-        state = _mixed(state + part + _STEP)
-    state = _mixed(state + np.uint64(number[instance[node]]) + _STEP)
-    return _mixed(state + np.uint64(vertex[node] - start[instance[node]]) + _STEP)
-
-
-@inner
-def _mixed(state: np.uint64) -> np.uint64:
-    state = (state ^ (state >> np.uint64(30))) * _MIX[0]
-    state = (state ^ (state >> np.uint64(27))) * _MIX[1]
-    return state ^ (state >> np.uint64(31))
-
-
-@inner
-def _chance(state: np.uint64) -> float:
-    """A number from 0 to 1 (exclusive) of 64 bits."""
-    return np.float64(state >> np.uint64(11)) * 2.0**-53
+        state = mix(state + part + _STEP)
+    state = mix(state + np.uint64(number[instance[node]]) + _STEP)
+    return mix(state + np.uint64(vertex[node] - start[instance[node]]) + _STEP)
 
 
 @njit
@@ -143,7 +130,7 @@ def _drop(
     first, end, unknown = table
     for v in range(len(ptr) - 1):
         for j in range(ptr[v], ptr[v + 1]):
-            if first <= -1 - operand[j] < end and _chance(_hash(keys, nodes, v)) < chance:
+            if first <= -1 - operand[j] < end and fraction(_hash(keys, nodes, v)) < chance:
                 operand[j] = unknown
 
 
@@ -154,7 +141,7 @@ def draw(keys: Keys, nodes: Vertices, chance: float, rows: Floats) -> None:
     for i in range(len(rows)):
         state = _hash(keys, nodes, i)
         for j in range(rows.shape[1]):
-            drawn = _chance(_mixed(state + np.uint64(j + 1) * _STEP))
+            drawn = fraction(mix(state + np.uint64(j + 1) * _STEP))
             rows[i, j] = np.float32(0) if drawn < chance else kept
 
 

@@ -15,6 +15,7 @@ from abw.core.base.errors import AbwError
 from abw.core.graph.bounds import lower_bound, recurrent_types
 from abw.core.graph.dag import Dag
 from abw.core.jit.decorators import inner, njit
+from abw.core.jit.splitmix import GOLDEN, fraction, mix
 from abw.core.policy.cost import Cost, cost_of, counting, least_cost, overhead, relative, sum_cost
 from abw.core.policy.learned.fsm import FsmPolicy, Training, follow, paths_for
 from abw.core.policy.learned.states import (
@@ -269,12 +270,8 @@ def _restore(arrays: tuple[Any, ...], to: tuple[Any, ...]) -> None:
 @inner
 def _uniform(random: NDArray[np.uint64]) -> float:
     """The next number in [0, 1) (splitmix64): its state is ours, so a seed means the same everywhere."""
-    random[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = random[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z ^= z >> np.uint64(31)
-    return np.float64(z >> np.uint64(11)) * 2.0**-53
+    random[0] += np.uint64(GOLDEN)
+    return fraction(mix(random[0]))
 
 
 @njit
