@@ -1,17 +1,17 @@
-"""What a shell completes: specs that ship, runs, policies. Files it completes itself."""
+"""Completions for a shell: shipped specs, runs, policies. The shell completes files itself."""
 
 from __future__ import annotations
 
 
 def specs(incomplete: str) -> list[str]:
-    """The names of models that ship."""
+    """The names of shipped models."""
     from abw.core.spec.shipped import FOLDER
 
     return sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem.startswith(incomplete))
 
 
 def programs(incomplete: str) -> list[str]:
-    """The functions of a Python file, which is not run; and programs that ship."""
+    """The functions of a Python file, found without running it, and shipped programs."""
     from pathlib import Path
 
     from abw.core.spec.shipped import functions_in, shipped_programs
@@ -23,12 +23,12 @@ def programs(incomplete: str) -> list[str]:
 
 
 def specs_and_programs(incomplete: str) -> list[str]:
-    """Models that ship, then programs."""
+    """Shipped models, then programs."""
     return [*specs(incomplete), *programs(incomplete)]
 
 
 def runs(incomplete: str) -> list[str]:
-    """The numbers of the runs kept here, the latest first."""
+    """The numbers of the stored runs, the latest first."""
     from abw.core.base.files import home
     from abw.core.store.folders import number_of, numbered
 
@@ -37,12 +37,12 @@ def runs(incomplete: str) -> list[str]:
 
 
 def runs_and_specs(incomplete: str) -> list[str]:
-    """Runs, then models that ship, then programs."""
+    """Runs, then shipped models, then programs."""
     return [*runs(incomplete), *specs_and_programs(incomplete)]
 
 
 def policies(incomplete: str) -> list[str]:
-    """The names of policies; of a list with commas the last one."""
+    """The names of policies; completes the last one of a list with commas."""
     from abw.core.policy.registry import NAMES
 
     before, comma, last = incomplete.rpartition(",")

@@ -1,4 +1,4 @@
-"""The command `abw`: what it offers, and how every error of it ends."""
+"""The command `abw`: its subcommands, and how errors end."""
 
 from __future__ import annotations
 
@@ -65,13 +65,14 @@ def _main(version: bool = typer.Option(False, "--version", help="Print the versi
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted, 143 ended
-    by SIGTERM (129 by SIGHUP), 141 where nobody reads standard output any more.
+    """Run the command line.
 
-    Whatever the user, the files or the system are to blame for ends here, as one line on standard error.
+    Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted, 143 ended by SIGTERM (129 by SIGHUP),
+    141 if the reader of standard output is gone. Mistakes of the user and errors of files or the system end
+    here, as a message on standard error.
     """
     keep_freed_memory()
-    if sys.stderr is None:  # closed: what is printed there must not go to standard output
+    if sys.stderr is None:  # closed: its text must not go to standard output
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     if isinstance(sys.stderr, io.TextIOWrapper):
         sys.stderr.reconfigure(errors=DEGRADED)
@@ -97,8 +98,8 @@ def main() -> None:
 
 
 def _say(text: str) -> None:
-    for given in sys.argv[1:]:  # an argument is shown on one line
+    for given in sys.argv[1:]:  # show each argument on one line
         if given.strip():
             text = text.replace(printable(given), printable(given).replace("\n", "\\n").replace("\t", "\\t"))
-    with suppress(OSError, ValueError):  # nobody may hear it: the exit code says that it failed
+    with suppress(OSError, ValueError):  # it may be closed: the exit code tells
         print(text, file=sys.stderr, flush=True)

@@ -131,7 +131,6 @@ ADDRESS = option(
 TAGS = option("Tag the run; repeatable.", "WORD", "--tag", callback=words)
 
 # For the commands of `abw bench`.
-NoTensorCores = Annotated[bool, typer.Option("--no-tensor-cores", help=NO_TENSOR_CORES.help)]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help=QUIET_HELP)]
 Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 

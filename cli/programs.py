@@ -68,10 +68,3 @@ def program_options(changes: Changes, batch: int | None, **more: Any) -> Program
         raise typer.BadParameter(said, param_hint="--data")
     same = ("data", "limit", "dims", "weights", "seed", "allow_outside")
     return ProgramOptions(**{name: getattr(changes, name) for name in same}, batch=batch or 64, **more)
-
-
-def examined(changes: Changes, format: str | None, granularity: Any) -> ProgramOptions:  # noqa: ANN401
-    """What `abw viz` and `abw explain` run to look at a program. Errors: usage errors."""
-    if str(changes.data) == "-":
-        changes.overrides()  # which says that only `abw run` reads from a pipe
-    return program_options(changes, changes.batch, format=format, granularity=granularity)

@@ -1,4 +1,4 @@
-"""What is said of a wrong command line, in the words and the form of all other errors."""
+"""Errors of a wrong command line, in the form of all other errors."""
 
 from __future__ import annotations
 
@@ -28,24 +28,21 @@ class NotAllowedError(AbwError):
 
 
 def name_of(param: Param) -> str:
-    """An option as it is typed, an argument as help shows it."""
+    """The name of an option as it is typed, or of an argument as help shows it."""
     if param.param_type_name == "option":
         return str(max(param.opts, key=len))
     return str(param.metavar or param.name.upper()).strip("[]")
 
 
 def one_of(value: str, allowed: Sequence[str], where: str) -> str:
-    """The value if it is allowed. Errors: AbwError that names what is."""
+    """Return the value if it is allowed. Errors: AbwError that lists what is."""
     if value not in allowed:
         raise NotAllowedError(where, value, hint=did_you_mean(value, allowed))
     return value
 
 
 def value_of(text: str, kind: Any, bounds: tuple[float | None, float | None], where: str) -> Any:  # noqa: ANN401
-    """A value of a type from its text: a number between two bounds, one of a few words, a path.
-
-    Errors: AbwError.
-    """
+    """Parse a value of a type: a number between bounds, one of a few words, a path. Errors: AbwError."""
     low, high = bounds
     if get_origin(kind) is not None:
         allowed = [str(value) for value in get_args(kind)]
@@ -66,7 +63,7 @@ def value_of(text: str, kind: Any, bounds: tuple[float | None, float | None], wh
 
 
 def told(error: Any) -> AbwError:  # noqa: ANN401 (Typer's)
-    """A usage error of Typer's as one of ours."""
+    """Convert a usage error of Typer's into one of ours."""
     context = error.ctx
     command = context.command_path if context else "abw"
     more = f"`{command} --help` lists arguments and options" if context else ""

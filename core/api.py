@@ -51,13 +51,12 @@ from abw.core.graph.graph import Graph
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, LayoutName, Network
 from abw.core.plan.plan import Plan, plan
-from abw.core.policy.learned.states import Encoding
 from abw.core.policy.registry import CHOSEN, LEARNED, get_policy, require_name
 from abw.core.policy.schedule import Policy, Schedule
 from abw.core.policy.user_policy import Validated, checked
 from abw.core.run.checks import refuse_values, refuse_weights
 from abw.core.run.footprint import require_weights
-from abw.core.run.learning import Asked, Choice, launch_seconds, policy_of
+from abw.core.run.learning import SUMMARIES, Asked, Choice, launch_seconds, policy_of
 from abw.core.run.minibatches import MiniBatch, run_one
 from abw.core.run.parallel import Part, PartRunner
 from abw.core.run.streaming import columns_of, read_ahead
@@ -133,7 +132,7 @@ def load(
     _require("precision", precision, PRECISIONS)
     _require("granularity", granularity, get_args(Granularity))
     _require("layout", layout, get_args(LayoutName))
-    _require("encoding", encoding, ("best", *get_args(Encoding)))
+    _require("encoding", encoding, tuple(SUMMARIES))
     if isinstance(policy, str) and not policy.endswith(".json"):
         require_name(policy)
     if policy == CHOSEN and encoding != "best":

@@ -54,7 +54,9 @@ def explain(
         options.require_policy(policy, "--policy")
     if target and options.is_program(target):
         programs.refuse_options(explanation)
-        chosen = programs.examined(changes, explanation.format, explanation.granularity)
+        chosen = programs.program_options(
+            changes, changes.batch, format=explanation.format, granularity=explanation.granularity
+        )
         with output.progress():
             report = explain_program(target, chosen, number, policy)
     else:

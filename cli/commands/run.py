@@ -22,13 +22,12 @@ from abw.core.base.interrupts import Terminated, stopped
 if TYPE_CHECKING:
     from abw.core.exec.interface import Executor
     from abw.core.run.options import RunOptions
+    from abw.core.script.run import ProgramOptions
     from abw.core.spec.load import Overrides
 
 # What --show-kernels means where no type is named.
 ALL = "all"
 _FILE = "a program's cells are as its file has them"
-# The options of option groups that say the same of specs and programs, as `CommonOptions` has them.
-COMMON = ("threads", "verify", "check_finite", "skip_bad", "note", "output")
 # What a run in shards by an engine cannot have, and why.
 NOT_SCALED = {
     *("--verify", "--check-finite", "--profile", "--trace", "--show-kernels", "--report", "--note", "--tag")
@@ -203,55 +202,40 @@ def run(
     """
     to_stdout = _refuse_contradictions(data, execution, kept, spread, output)
     common = {
-        **{
-            name: vars(each)[name]
-            for each in (data, execution, kept)
-            for name in COMMON
-            if name in vars(each)
-        },
         "told": execution.overrides,
+        "threads": execution.threads,
+        "verify": execution.verify,
+        "check_finite": execution.check_finite,
+        "output": kept.output,
+        "skip_bad": data.skip_bad,
         "keep": not kept.no_keep,
+        "note": kept.note,
         "tags": tuple(kept.tags or ()),
         "shard": _shard(spread.shard),
     }
     texts: list[str] = []
     shown, command = execution.show_kernels, shlex.join(["abw", *sys.argv[1:]])
-    ways: dict[str, Any] = {
-        "command": command,
-        "prepared": lambda e: texts.append(kernels_of(e, shown)) if shown else None,
-    }
     run_it: Callable[..., dict[str, Any]]
     if options.is_program(spec):
         programs.refuse_options(data, batching, execution, kept, spread)
         from abw.core.script.run import run_program as run_it
 
-        policy = programs.policy_of(batching.policy)
-        if policy:
-            options.require_policy(policy, "--policy")
-        what: tuple[Any, ...] = (
-            str(spec),
-            programs.program_options(
-                data,
-                programs.batch_of(data.size, program=True),
-                format=data.format,
-                policy=policy,
-                executor=execution.executor,
-                granularity=batching.granularity or "cell",
-                stdout=to_stdout or output.as_json or shown is not None,
-                **common,
-            ),
-        )
+        stdout = to_stdout or output.as_json or shown is not None
+        what: tuple[Any, ...] = (str(spec), _of_program(data, batching, execution, stdout=stdout, **common))
     else:
         programs.refuse_format(data.format)
-        changes, chosen = _of_spec(data, batching, execution, kept, common)
+        what = (spec, *_of_spec(data, batching, execution, kept, common))
         if spread.engine:
-            _scaled(spec, changes, chosen, spread, output)
+            _scaled(*what, spread, output)
             return
         from abw.core.run.pipeline import run as run_it
-
-        what = (spec, changes, chosen)
     with output.progress() as progress, _ended(kept.output, kept.grown):
-        report = run_it(*what, progress=progress, **ways)
+        report = run_it(
+            *what,
+            progress=progress,
+            command=command,
+            prepared=lambda e: texts.append(kernels_of(e, shown)) if shown else None,
+        )
     if kept.report and report["mini_batches"]:
         report["report"] = str(_write_page(Path(report["path"]), data.allow_outside))
     if output.as_json:
@@ -290,6 +274,22 @@ def _refuse_contradictions(
         if name in NOT_SCALED and spread.engine:
             raise typer.BadParameter(NO_LOOK, param_hint=name)
     return to_stdout
+
+
+def _of_program(data: Data, batching: Batching, execution: Execution, **more: Any) -> ProgramOptions:  # noqa: ANN401
+    """How a program is run. Errors: usage errors, AbwError."""
+    policy = programs.policy_of(batching.policy)
+    if policy:
+        options.require_policy(policy, "--policy")
+    return programs.program_options(
+        data,
+        programs.batch_of(data.size, program=True),
+        format=data.format,
+        policy=policy,
+        executor=execution.executor,
+        granularity=batching.granularity or "cell",
+        **more,
+    )
 
 
 def _of_spec(

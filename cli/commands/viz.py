@@ -25,6 +25,7 @@ _NO_PLAN = "cells and arenas are planned before a run, and a program's graph is 
 
 if TYPE_CHECKING:
     from abw.core.base.progress import Progress
+    from abw.core.spec.load import Overrides
     from abw.core.store.trainings import StoredTraining
     from abw.viz.data.pictures import Picture
     from abw.viz.data.scene import Scene
@@ -165,22 +166,10 @@ def viz(
     Options that change a spec (--data, --limit, --batch, --set, --weights, --granularity, --encoding) apply
     to specs; a run is shown as it was.
     """
-    format, by = into.format, view.by
-    if by and view.encoding and by != "fsm":
-        raise typer.BadParameter(f"it goes with --by fsm, not with {by}", param_hint="--encoding")
-    for name, names in (("--by", [by] if by else []), ("--against", view.against or [])):
-        for each in names:
-            options.require_policy(each, name)
-    numbers = view.mini_batch or [0]
-    if format != "html" and (len(numbers) > 1 or view.others):
-        said = "several mini-batches or runs go into one page: --html"
-        raise typer.BadParameter(said, param_hint="--with" if view.others else "--mini-batch")
-    overrides = changes.overrides()
-    from abw.core.run.workload import open_model
+    format, overrides = into.format, changes.overrides()
+    _require(view, format)
     from abw.core.store.trainings import is_training, stored_training
     from abw.viz.data.collect import KINDS, USUAL, collect, document
-    from abw.viz.data.fsm import read_policy
-    from abw.viz.data.model import model_picture
     from abw.viz.drawing.draw import show as show_pictures
     from abw.viz.export import export
     from abw.viz.page import page
@@ -195,19 +184,10 @@ def viz(
     # DOT holds one graph
     kinds = named or (("policy",) if format == "dot" else USUAL)
     target, *others = (_shipped(name) for name in (target, *(view.others or ())))
-    pictures: list[Picture]
-    reads: tuple[Path, ...]
-    if target and target.endswith(".json"):
-        if format == "html":
-            raise typer.BadParameter("a page needs a run or a spec, not a policy alone", param_hint="--html")
-        name, pictures, reads = target, [read_policy(Path(target))], (Path(target),)
-    elif target and target.endswith(SPEC) and kinds == ["model"] and format != "html":
-        # what a model is can be drawn without its graphs and their policies
-        drawn = open_model(Path(target), overrides)
-        name, pictures, reads = drawn.name, [model_picture(drawn)], drawn.reads
-    else:
+    made = _without_scene(target, kinds, format, overrides)
+    if made is None:
         with output.progress() as progress:
-            every = product((target, *others), numbers)
+            every = product((target, *others), view.mini_batch or [0])
             scenes = [_scene(what, number, asked, view, changes, progress) for what, number in every]
         scene = scenes[0]
         if format == "html" and not output.as_json:
@@ -217,7 +197,8 @@ def viz(
             return
         if scene.growth and kinds == USUAL:
             kinds = (*USUAL, "rounds")
-        name, pictures, reads = scene.title, collect(scene, kinds, by, view.instances), scene.reads
+        made = scene.title, collect(scene, kinds, view.by, view.instances), scene.reads
+    name, pictures, reads = made
     if output.as_json or format == "html":
         print_json(document(name, pictures))
     elif format == "text" and not into.output:
@@ -225,6 +206,38 @@ def viz(
     else:
         content = export(name, pictures, format, into.engine, into.theme or "light")
         into.write(content, _file(kinds, format), reads, quiet=output.quiet)
+
+
+def _require(view: View, format: FileFormat) -> None:
+    """Check policies, and options that do not go together. Errors: usage errors, AbwError."""
+    by, numbers = view.by, view.mini_batch or ()
+    if by and view.encoding and by != "fsm":
+        raise typer.BadParameter(f"it goes with --by fsm, not with {by}", param_hint="--encoding")
+    for name, names in (("--by", [by] if by else []), ("--against", view.against or [])):
+        for each in names:
+            options.require_policy(each, name)
+    if format != "html" and (len(numbers) > 1 or view.others):
+        said = "several mini-batches or runs go into one page: --html"
+        raise typer.BadParameter(said, param_hint="--with" if view.others else "--mini-batch")
+
+
+def _without_scene(
+    target: str | None, kinds: Sequence[str], format: FileFormat, overrides: Overrides
+) -> tuple[str, list[Picture], tuple[Path, ...]] | None:
+    """Name, pictures and files read of a policy, or of a model alone, which need no graphs; else None."""
+    if target and target.endswith(".json"):
+        from abw.viz.data.fsm import read_policy
+
+        if format == "html":
+            raise typer.BadParameter("a page needs a run or a spec, not a policy alone", param_hint="--html")
+        return target, [read_policy(Path(target))], (Path(target),)
+    if target and target.endswith(SPEC) and kinds == ["model"] and format != "html":
+        from abw.core.run.workload import open_model
+        from abw.viz.data.model import model_picture
+
+        model = open_model(Path(target), overrides)
+        return model.name, [model_picture(model)], model.reads
+    return None
 
 
 def _shipped(name: str | None) -> str | None:
@@ -279,7 +292,9 @@ def _scene(
     others = AGAINST if view.against is None else view.against
     if target and options.is_program(target):
         programs.refuse_options(asked, view)
-        chosen = programs.examined(changes, view.format, view.granularity)
+        chosen = programs.program_options(
+            changes, changes.batch, format=view.format, granularity=view.granularity
+        )
         return scene_of_program(target, chosen, mini_batch, others, view.by)
     programs.refuse_format(view.format)
     granularity = programs.of_spec(view.granularity)

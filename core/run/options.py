@@ -12,7 +12,7 @@ from abw.core.ir.network import Granularity, LayoutName
 from abw.core.policy.registry import CHOSEN
 from abw.core.run.learning import Asked, Choice, launch_seconds
 from abw.core.run.shards import Cut, Shard, require_shards
-from abw.core.run.workload import Networks
+from abw.core.run.workload import Networks, open_networks
 from abw.core.spec.load import Overrides
 
 
@@ -67,6 +67,10 @@ class RunOptions(CommonOptions):
     def passes(self) -> list[str]:
         """The names of what is done to graphs before they are scheduled."""
         return [name for name, on in (("fuse", self.fuse), ("group", self.group)) if on]
+
+    def networks(self, model: Model) -> Networks:
+        """The networks of a model by these options. Errors: AbwError."""
+        return open_networks(model, self.granularity, self.layout, fuse=self.fuse, group=self.group)
 
     def asked(self, model: Model, networks: Networks) -> Asked:
         """The policy that these options request."""

@@ -34,7 +34,7 @@ from abw.core.run.precompile import BOUND, PLAN, Beside, compiling_beside
 from abw.core.run.run import require_targets, shown_data, spare_read, weights_document
 from abw.core.run.shards import Share
 from abw.core.run.streaming import ModelRun, columns_of
-from abw.core.run.workload import Workload, open_model, open_networks, open_sample, open_seeds
+from abw.core.run.workload import Workload, open_model, open_sample, open_seeds
 from abw.core.spec.load import Overrides
 from abw.core.store.grown import open_grown, require_lines
 
@@ -181,9 +181,7 @@ class _SpecRun(ModelRun):
         options, clock, model = self.options, self.clock, self.model
         self.progress.phase("compile" if is_compiled(place) else FIRST_TIME)
         with clock("compile"):
-            self.networks = networks = open_networks(
-                model, options.granularity, options.layout, fuse=options.fuse, group=options.group
-            )
+            self.networks = networks = options.networks(model)
             asked = options.asked(model, networks)
             self.learned = kept = kept_policy(networks, asked)
             if options.output and kept:

@@ -22,7 +22,7 @@ from abw.core.policy.schedule import Policy
 from abw.core.run.footprint import require_weights
 from abw.core.run.learning import policy_of
 from abw.core.run.options import RunOptions
-from abw.core.run.workload import Workload, open_model, open_networks, open_sample
+from abw.core.run.workload import Workload, open_model, open_sample
 from abw.core.scale.worker import Bundle, Parcel, parcel, stamp_of
 from abw.core.spec.load import Overrides
 from abw.core.store.shard_files import Part, discard, folder_of, is_done, join, refuse_others
@@ -102,9 +102,7 @@ def run_scaled(
 
 def _policy(model: Model, options: RunOptions, progress: Progress) -> Policy:
     """The requested policy, learned here if it is not on disk. Errors: AbwError."""
-    networks = open_networks(
-        model, options.granularity, options.layout, fuse=options.fuse, group=options.group
-    )
+    networks = options.networks(model)
     asked = options.asked(model, networks)
 
     def sample() -> tuple[Workload, int]:

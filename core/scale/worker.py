@@ -23,7 +23,6 @@ from abw.core.ir.model import Model
 from abw.core.policy.schedule import Policy
 from abw.core.run.options import RunOptions
 from abw.core.run.streaming import ModelRun
-from abw.core.run.workload import open_networks
 from abw.core.store.shard_files import Part, RunKey, writing_part
 
 
@@ -62,9 +61,7 @@ class Worker:
         trained = load_weights(model)
         if trained and trained.file.sha256 != bundle.run_key["weights"]:
             raise AbwError(f"{trained.file.path} holds other weights here than where the run was begun")
-        self.networks = open_networks(
-            model, options.granularity, options.layout, fuse=options.fuse, group=options.group
-        )
+        self.networks = options.networks(model)
         self.executor = get_executor(options.executor, **options.told)
         params = make_params(self.networks.cells, trained, options.seed)
         self.executor.prepare(self.networks.network, params, options.threads)
