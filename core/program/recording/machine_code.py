@@ -165,7 +165,7 @@ _Spec = _structure(
     size=ctypes.c_int,
     item=ctypes.c_int,
     flags=ctypes.c_uint,
-    slots=ctypes.POINTER(_Slot),
+    slots=ctypes.c_void_p,
 )
 _Method = _structure(name=ctypes.c_char_p, code=ctypes.c_void_p, flags=ctypes.c_int, doc=ctypes.c_char_p)
 _DEALLOC, _TRAVERSE, _MEMBERS, _LONGLONG = 52, 71, 72, 17
