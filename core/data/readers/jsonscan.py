@@ -104,20 +104,11 @@ class Room(NamedTuple):
     counts: NDArray[np.int64]
 
 
-def scan(source: Source, skip: int, stop: int, checked: bool = False) -> tuple[Columns, int, int] | None:
-    """The lines `skip` to `stop` of a source that are not blank, how many those to `stop` are, and the offset
-    behind them; None where they are not plainly right: then they are to be read with care.
-
-    `checked`: each name is written in one way, and there may be any number of them. Cost: about 1.5 ns a
-    byte.
-    """
-    data, text = source.data, source.text
-    size = len(text)
-    most = max(MOST_NAMES, data.count(b'":')) if checked else MOST_NAMES
-    # the least that each takes: a line, a vertex, a value, a number, an edge
-    count = np.zeros(10, np.int64)
-    count[_ESCAPED] = checked
-    room = Room(
+def _room(size: int, most: int, escaped: bool) -> Room:
+    """Room for so many bytes, by the least that each takes: a line, a vertex, a value, a number, an edge."""
+    counts = np.zeros(10, np.int64)
+    counts[_ESCAPED] = escaped
+    return Room(
         np.empty((2, size // 14 + 2), np.int32),
         np.empty((3, size // 14 + 2), np.int32),
         np.empty(size // 10 + 2, np.int32),
@@ -127,12 +118,24 @@ def scan(source: Source, skip: int, stop: int, checked: bool = False) -> tuple[C
         np.empty((3, size // 2 + 2), np.int32),
         np.empty((3, most, 2), np.int32),
         np.full((2, most), -1, np.int32),
-        count,
+        counts,
     )
+
+
+def scan(source: Source, skip: int, stop: int, checked: bool = False) -> tuple[Columns, int, int] | None:
+    """The lines `skip` to `stop` of a source that are not blank, how many those to `stop` are, and the offset
+    behind them; None where they are not plainly right: then they are to be read with care.
+
+    `checked`: each name is written in one way, and there may be any number of them. Cost: about 1.5 ns a
+    byte.
+    """
+    data, text = source.data, source.text
+    most = max(MOST_NAMES, data.count(b'":')) if checked else MOST_NAMES
+    room = _room(len(text), most, checked)
     seen, end = parse(text, source.begin, skip, stop, _KEYS, POWERS, room)
     if seen < 0:
         return None
-    lines, vertices, values, numbers, hard, edges, *known, _ = count.tolist()
+    lines, vertices, values, numbers, hard, edges, *known, _ = room.counts.tolist()
     for at, begin, after in room.hard[:, :hard].T.tolist():
         room.number[at] = float(data[begin:after])
     number = room.number[:numbers]

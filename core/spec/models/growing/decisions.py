@@ -9,7 +9,7 @@ from abw.core.spec.models.growing.clauses import WrittenChoice, parse_choice
 from abw.core.spec.models.growing.places import Scope, Scopes
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar
-from abw.core.spec.text.report import suggest
+from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.tokens import ExpressionError
 
 # How one of several scores is chosen, or some are.
@@ -36,26 +36,10 @@ def _decision(
     kind: GrowingKind, name: Scalar, value: Node, clauses: list[Mapping], scopes: Scopes
 ) -> Decision | None:
     report = scopes.report
-    allowed: Mapping | None = None
-    text: Scalar | None
-    if isinstance(value, Mapping):
-        ways = [h for h in _SCORED if value.get(h) is not None]
-        CHOICE.check(value, f"decision '{name.text}'", report, name.where)
-        if not ways:
-            report.add(f"decision '{name.text}' has no argmax", name.where, "{argmax: T.o, allow: {…}}")
-            return None
-        how = ways[0]
-        if len(ways) > 1 and (other := value.key(ways[1])):
-            message = f"decision '{name.text}' has {how} and {ways[1]}"
-            report.add(message, other.where, "one of the two chooses: leave out the other")
-            return None
-        allowed = fields.mapping(value.get("allow"), f"allow of '{name.text}'", report)
-        text = fields.text(value.get(how), how, report)
-        prefix = f"{how} "
-    else:
-        text, prefix = fields.text(value, f"decision '{name.text}'", report), ""
-    if text is None:
+    written = _written(name, value, report)
+    if written is None:
         return None
+    prefix, text, allowed = written
     try:
         choice = parse_choice(prefix + text.text)
     except ExpressionError as problem:
@@ -94,6 +78,26 @@ def _decision(
     return Decision(
         name.text, choice.how, draft.number, output, choice.limit, tests, names, name.where, choice.width
     )
+
+
+def _written(name: Scalar, value: Node, report: Report) -> tuple[str, Scalar, Mapping | None] | None:
+    """How a decision is made where that is a key, what it reads, and its section `allow`."""
+    if not isinstance(value, Mapping):
+        text = fields.text(value, f"decision '{name.text}'", report)
+        return ("", text, None) if text else None
+    ways = [h for h in _SCORED if value.get(h) is not None]
+    CHOICE.check(value, f"decision '{name.text}'", report, name.where)
+    if not ways:
+        report.add(f"decision '{name.text}' has no argmax", name.where, "{argmax: T.o, allow: {…}}")
+        return None
+    how = ways[0]
+    if len(ways) > 1 and (other := value.key(ways[1])):
+        message = f"decision '{name.text}' has {how} and {ways[1]}"
+        report.add(message, other.where, "one of the two chooses: leave out the other")
+        return None
+    allowed = fields.mapping(value.get("allow"), f"allow of '{name.text}'", report)
+    text = fields.text(value.get(how), how, report)
+    return (f"{how} ", text, allowed) if text else None
 
 
 def _scores(
