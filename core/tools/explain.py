@@ -10,7 +10,7 @@ them went ahead of critical nodes: the late ones.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -266,9 +266,11 @@ def explanation(found: Scheduled) -> dict[str, Any]:
     dag, schedule = found.dag, found.schedule
     known = causes(dag, schedule)
     rows = np.diff(schedule.ptr)
-    place = _Places(found)
+    name_of = _names(found)
     alone = np.flatnonzero(rows == 1)
-    held = [_held(found, known, h, place) for h in known.held]
+    held = [_held(found, known, h, name_of) for h in known.held]
+    # the instances whose late nodes held back most batches first
+    delayed = sorted(Counter(h["late"][-1]["instance"] for h in held).items(), key=lambda i: (-i[1], i[0]))
     types = []
     for t, name in enumerate(dag.types):
         mine = schedule.type == t
@@ -292,37 +294,38 @@ def explanation(found: Scheduled) -> dict[str, Any]:
         "lower_bound": int(known.bound.sum()),
         "types": types,
         "reasons": _reasons(held),
-        "instances": _most(Counter(h["late"][-1]["instance"] for h in held)),
+        "instances": [{"instance": i, "batches": count} for i, count in delayed],
         "held": held,
-        "alone": [{"step": int(b), **place(int(schedule.nodes[schedule.ptr[b]]))} for b in alone],
+        "alone": [{"step": int(b), **name_of(int(schedule.nodes[schedule.ptr[b]]))} for b in alone],
         "others": {name: len(get_policy(name).schedule(dag)) for name in OTHERS},
     }
 
 
-class _Places:
-    """A node as a person may look for it."""
+# A node's type, instance, number and vertex.
+Names = Callable[[int], dict[str, Any]]
 
-    def __init__(self, found: Scheduled) -> None:
-        self.found = found
-        instance, type = found.instance, found.dag.type
-        order = np.lexsort((np.arange(len(type)), type, instance))
-        new = np.ones(len(order), bool)
-        new[1:] = (np.diff(instance[order]) != 0) | (np.diff(type[order]) != 0)
-        start = np.flatnonzero(new)
-        self.number = np.empty(len(order), np.int64)
-        self.number[order] = np.arange(len(order)) - np.repeat(start, np.diff(np.append(start, len(order))))
 
-    def __call__(self, node: int) -> dict[str, Any]:
-        found = self.found
+def _names(found: Scheduled) -> Names:
+    """Name nodes as a person may look for them."""
+    dag, instance = found.dag, found.instance
+    order = np.lexsort((np.arange(len(dag)), dag.type, instance))
+    change = (np.diff(instance[order], prepend=-1) != 0) | (np.diff(dag.type[order], prepend=-1) != 0)
+    start = np.flatnonzero(change)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order)) - np.repeat(start, np.diff(np.append(start, len(order))))
+
+    def name(node: int) -> dict[str, Any]:
         return {
-            "type": found.dag.types[found.dag.type[node]],
-            "instance": int(found.instance[node]) + found.first,
-            "number": int(self.number[node]),
+            "type": dag.types[dag.type[node]],
+            "instance": int(instance[node]) + found.first,
+            "number": int(number[node]),
             "vertex": int(found.vertex[node]),
         }
 
+    return name
 
-def _held(found: Scheduled, known: Causes, held: HeldBatch, place: _Places) -> dict[str, Any]:
+
+def _held(found: Scheduled, known: Causes, held: HeldBatch, name_of: Names) -> dict[str, Any]:
     schedule, step = found.schedule, held.step
     nodes = schedule.nodes[schedule.ptr[step] : schedule.ptr[step + 1]]
     level = known.height[held.late[0]]
@@ -333,8 +336,8 @@ def _held(found: Scheduled, known: Causes, held: HeldBatch, place: _Places) -> d
         "rows": len(nodes),
         "critical": int((known.height[nodes] == level).sum()) + len(held.late),
         "late_nodes": len(held.late),
-        "late": [{**place(v), "step": int(known.batch[v])} for v in late],
-        "waits_for": {**place(held.waits_for), "step": int(known.batch[held.waits_for])},
+        "late": [{**name_of(v), "step": int(known.batch[v])} for v in late],
+        "waits_for": {**name_of(held.waits_for), "step": int(known.batch[held.waits_for])},
         "was_ready": held.waits_for == late[-1],
     }
 
@@ -353,9 +356,3 @@ def _reasons(held: list[dict[str, Any]]) -> list[dict[str, Any]]:
         {"type": type, "waits_for": waits_for, "batches": len(numbers), "example": numbers[0]}
         for (type, waits_for), numbers in ranked
     ]
-
-
-def _most(count: Mapping[int, int]) -> list[dict[str, int]]:
-    """Instances by how many batches their late nodes held back, most first."""
-    ranked = sorted(count.items(), key=lambda item: (-item[1], item[0]))
-    return [{"instance": instance, "batches": batches} for instance, batches in ranked]
