@@ -1,4 +1,4 @@
-"""What programs ask of several values or branches at once: `abw.each`, `abw.best`."""
+"""Questions to several values or branches at once: `abw.each`, `abw.best`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from abw.core.program.running.task import RUNNING
 
 
 def each(function: Program, items: Iterable[Any]) -> list[Any]:
-    """What a function returns for each item; all go on side by side, as instances do.
+    """Run a function for each item, all concurrently as instances are; gives what it returns for each.
 
     They belong to the instance of the program that asks, which waits for all. In a generator function:
     `results = yield abw.each(function, items)`. What one raises is raised here, when all have ended. Errors:
@@ -28,7 +28,7 @@ def each(function: Program, items: Iterable[Any]) -> list[Any]:
 
 
 def best(k: int, values: Sequence[Value], plus: Sequence[float] | None = None) -> list[Picked]:
-    """The k best elements of several values of scores, as (which value, which element, score), best first.
+    """Find the k best elements of several values of scores: (which value, which element, score), best first.
 
     A score is the log of the softmax of its value there, and `plus`, one number for each value: beam search
     gives what the sentences so far have. Of equals the first; k, or all where there are fewer. Errors:

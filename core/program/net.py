@@ -61,7 +61,7 @@ OVERRIDES: ContextVar[NetOverrides] = ContextVar("overrides", default=NetOverrid
 
 @contextmanager
 def overriding(overrides: NetOverrides) -> Iterator[None]:
-    """Let `abw.cells` in the block follow these."""
+    """Let `abw.cells` in the block follow these overrides."""
     token = OVERRIDES.set(overrides)
     try:
         yield
@@ -137,7 +137,7 @@ class Net:
 
     @property
     def executor(self) -> Executor:
-        """What runs them."""
+        """The executor that runs the cells."""
         return self._session.executor
 
     def _define(self, first: int) -> None:
@@ -348,8 +348,8 @@ class Net:
         return self.library.dims[size]
 
     def _otherwise(self, callee: Callee, arguments: Sequence[object]) -> Any:  # noqa: ANN401 (symbols)
-        """A call whose arguments are not all values of the right shapes: of symbols, make the cell a part of
-        the one traced; call it with numbers as values; else say what is wrong.
+        """Handle a call whose arguments are not all values of the right shapes: with symbols the cell becomes
+        part of the one traced, numbers become values, and anything else is refused.
         """
         symbol = next((given for given in arguments if isinstance(given, Symbol)), None)
         if symbol is not None:
@@ -377,7 +377,7 @@ TAKEN = tuple(name for name in dir(Net) if not name.startswith("_"))
 
 
 def session_of(net: Net) -> Session:
-    """What runs a net's programs."""
+    """The session that runs a net's programs."""
     return net._session
 
 
@@ -402,12 +402,12 @@ def prepare(net: Net, granularity: ProgramGranularity) -> Clock:
 
 
 def _one_of(what: str, said: object, allowed: Any) -> None:  # noqa: ANN401 (a Literal)
-    """Errors: AbwError for a word that is none of those allowed."""
+    """Refuse a word that is not allowed. Errors: AbwError."""
     if said not in get_args(allowed):
         raise AbwError(f"{what} cannot be '{said}'", hint=did_you_mean(str(said), get_args(allowed)))
 
 
 def _check_batch(batch: object) -> None:
-    """Errors: AbwError for what is no number of instances."""
+    """Refuse what is no number of instances. Errors: AbwError."""
     if not isinstance(batch, int | np.integer) or batch < 1:
         raise AbwError(f"batch cannot be {batch!r}", hint="a number of instances, 1 or more")

@@ -14,7 +14,7 @@ MOST_GIVEN = 1 << 20
 
 
 def shapes_of(library: Library) -> tuple[Shape, ...]:
-    """Every shape of a value, each once: those of tables and parameters, then of inputs and outputs.
+    """All shapes of values, each once: first of tables and parameters, then of inputs and outputs.
 
     A type added behind the others adds its shapes behind theirs.
     """
@@ -32,7 +32,7 @@ def width_of(library: Library) -> int:
 
 
 def constants_of(library: Library) -> tuple[Constant, ...]:
-    """The tables, the parameters that are values, then zeros and what instances bring along (`Given`), of
+    """The tables, the parameters that are values, then zeros and what instances bring along (`InputRows`), of
     each shape in the order of `shapes_of`.
 
     The references of those that are there stay as they are when types are added. Errors: AbwError for more

@@ -109,7 +109,7 @@ def _plain(end: Done | Failed, function: Program, number: int) -> Any:  # noqa: 
 
 
 def _answers(log: Log, instance: int) -> list[Any]:
-    """All that the programs of an instance were answered, to be compared."""
+    """All answers that the programs of an instance got, to be compared."""
     paths = sorted(path for path in log if path[0] == instance)
     return [(path, [_bytes(got) for _, got in log[path]]) for path in paths]
 
@@ -129,7 +129,7 @@ def _judge(one: Weighed, tolerance: float) -> str:
 
 
 def _picks(answer: Any) -> object:  # noqa: ANN401
-    """A decision without the scores that `best` tells of it."""
+    """A decision without the scores of `best`."""
     return [picked[:2] for picked in answer] if isinstance(answer, list) else answer
 
 

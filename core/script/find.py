@@ -1,4 +1,4 @@
-"""The function that `program.py:function` names, and the net that it runs on.
+"""Finds the function that `program.py:function` names, and the net that it runs on.
 
 A file's code is run only where it is named so; nothing that a spec or a stored run says does.
 """
@@ -79,14 +79,14 @@ def opened(target: str, overrides: NetOverrides) -> Iterator[Program]:
 
 
 def warmed(target: str, overrides: NetOverrides) -> str:
-    """Compile all that running a program takes, and keep it on disk; its library's name. Errors: AbwError."""
+    """Compile all that running a program takes; returns its library's name. Errors: AbwError."""
     with redirect_stdout(sys.stderr), opened(target, overrides) as program:
         prepare(program.net, DEFAULT_GRANULARITY)
         return program.net.library.name
 
 
 def _run(path: Path) -> ModuleType:
-    """The module that a file is."""
+    """Run a file as a module."""
     spec = spec_from_file_location(path.stem, path.resolve())
     assert spec and spec.loader
     module = module_from_spec(spec)
@@ -102,7 +102,7 @@ def _run(path: Path) -> ModuleType:
 
 
 def _function(module: ModuleType, wanted: str, path: Path) -> Callable[[Any], Any]:
-    """What a name, or several with points between, means in a module. Errors: AbwError."""
+    """Look up a name, or several with points between, in a module. Errors: AbwError."""
     found: Any = module
     for part in wanted.split("."):
         if not hasattr(found, part) or isinstance(found, Net):

@@ -1,4 +1,4 @@
-"""One mini-batch of a program, run to be looked at: what pictures and explanations are made of."""
+"""Runs one mini-batch of a program for pictures and explanations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Inspected:
 
 
 def inspect_batch(target: str, options: ProgramOptions, number: int = 0) -> Inspected:
-    """Run mini-batch `number` of a program's data. Errors: as of `run_program`."""
+    """Run mini-batch `number` of a program's data. Errors: see `run_program`."""
     format = format_of(options.data, options.format)
     with redirect_stdout(sys.stderr), opened(target, options.overrides) as program:
         wanted: Plain | None = None

@@ -1,4 +1,4 @@
-"""The instances that programs are given: objects, as they come from a file or pipe."""
+"""Reads the instances of programs, as objects, from a file or pipe."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from abw.core.store.outputs import LINES
 READ_AHEAD = 1024
 
 
-def format_of(data: Path, said: str | None) -> str:
-    """The format of a program's data: what is said, else by the file's ending. Errors: AbwError."""
-    if said:
-        return said
+def format_of(data: Path, chosen: str | None) -> str:
+    """The format of a program's data: `chosen`, or by the file's ending. Errors: AbwError."""
+    if chosen:
+        return chosen
     if data.suffix in (*LINES, ".json"):
         return "json"
     raise AbwError(
@@ -33,7 +33,7 @@ def format_of(data: Path, said: str | None) -> str:
 def items_of(
     feed: Feed, format: str, batch: int, *, limit: int | None = None, skip_bad: bool = False
 ) -> Iterator[Chunk[Plain]]:
-    """The instances of a file, some mini-batches at a time; what is malformed as of `chunks`."""
+    """Yield the instances of a file, some mini-batches at a time; see `chunks` for malformed ones."""
     size = batch * max(1, READ_AHEAD // batch)
     if format == "json":
         yield from chunks_by(lambda n: read_values(feed, n), feed, size, limit=limit, skip_bad=skip_bad)
@@ -43,7 +43,7 @@ def items_of(
 
 
 def batches_of(found: Plain, batch: int) -> Iterator[Plain]:
-    """Mini-batches of instances that were read together."""
+    """Yield the mini-batches of instances that were read together."""
     for first in range(0, len(found), batch):
         some = slice(first, first + batch)
         yield Plain(found.objects[some], found.lines[some], found.numbers[some], found.names[some])

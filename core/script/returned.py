@@ -1,4 +1,4 @@
-"""What programs return, written: as JSON lines whatever it is, as arrays where all return the like."""
+"""Writes what programs return: as JSON lines, or as arrays where all return the same kinds of things."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ArrayRows:
 
 
 def line_of(row: Row) -> bytes:
-    """What came of an instance as a JSON line. Errors: AbwError for a result that JSON does not hold."""
+    """What came of an instance as a JSON line. Errors: AbwError for a result that JSON cannot hold."""
     said: dict[str, Any] = {"id": row.name, "line": row.line, "outputs": row.result}
     if row.error:
         said["error"] = row.error
@@ -92,7 +92,7 @@ def line_of(row: Row) -> bytes:
 
 
 def _plain(thing: Any) -> Any:  # noqa: ANN401
-    """What orjson does not know, as what it does. Raises TypeError."""
+    """Convert what orjson does not know to what it does. Raises TypeError."""
     if isinstance(thing, tuple) and hasattr(thing, "_asdict"):
         return thing._asdict()
     if isinstance(thing, tuple | deque):
@@ -215,7 +215,7 @@ _WHOLE = "result"
 
 
 def _parts(result: Any) -> dict[str, Any]:  # noqa: ANN401
-    """What is returned by names: of a dict, a dataclass or a tuple its parts; else it is one thing."""
+    """Name the parts of a dict, a dataclass or a tuple that is returned; anything else is one part."""
     if is_dataclass(result) and not isinstance(result, type):
         return {field.name: getattr(result, field.name) for field in fields(result)}
     if isinstance(result, tuple) and hasattr(result, "_asdict"):

@@ -1,4 +1,4 @@
-"""A program on its data from end to end: what `abw run program.py:function` does."""
+"""Runs a program on its data from end to end: what `abw run program.py:function` does."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
             )
 
     def _timed(self, items: Plain) -> Executed:
-        """A mini-batch that has run: what its engine does not count is recording."""
+        """Run a mini-batch; the time that its engine does not count is recording."""
         seconds, earlier, start = self.clock.seconds, dict(self.engine.seconds), working()
         numbers, function = items.numbers.tolist(), self.program.function
         ran = self.session.run(function, items.objects, numbers, self.options.granularity)
@@ -214,7 +214,7 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
             raise AbwError(message, hint="net.run(…, eager=True): print and pdb show what is computed there")
 
     def merged(self, rows: Sequence[Row] | None, bad: Sequence[Bad], first: int) -> list[Row]:
-        """By line; instances without an id get their number."""
+        """Merge rows and what was left out by line; instances without an id get their number."""
         missing = [Row(b.name, b.line, f"{self.feed.path}:{b.line}", None, b.message) for b in bad]
         found = sorted([*(rows or ()), *missing], key=lambda row: row.line)
         return [replace(row, name=n) if row.name == "" else row for n, row in enumerate(found, first)]
@@ -225,7 +225,7 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
         return sum(int((~np.isfinite(array)).sum()) for array in arrays if array.dtype.kind == "f")
 
     def about(self) -> dict[str, Any]:
-        """The program and its options; of what a program has not, what is said where a spec has not it."""
+        """The program and its options; keys that only specs have say that it has none."""
         net, options, library = self.program.net, self.options, self.program.net.library
         settled, trained = self.session.how, load_weights(library)
         return {

@@ -1,4 +1,4 @@
-"""What a user's own code raises, told with the lines of that code alone."""
+"""Reports what a user's code raises, with the lines of that code alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN = 12
 
 
 def user_error(error: BaseException, what: str, more: str = "") -> AbwError:
-    """An error as the command line tells it: what it is, where in the user's code, what `more` is said."""
+    """Make an AbwError of an error: what it is, where in the user's code, and `more`."""
     hint = error.hint if isinstance(error, AbwError) else _meant(error)
     message = error.message if isinstance(error, AbwError) else _named(error)
     lines = [f"{what}: {message}", *_places(error)]
@@ -57,14 +57,14 @@ def line_in_user_code(error: BaseException) -> str:
 
 
 def _named(error: BaseException) -> str:
-    """The kind of an error and what it says; of wrong syntax the line, too."""
+    """The kind of an error and its message; for wrong syntax also the line."""
     if isinstance(error, Stopped):
         return str(error)
     return "".join(traceback.TracebackException.from_exception(error).format_exception_only()).rstrip()
 
 
 def _meant(error: BaseException) -> str:
-    """Of a cell, table or parameter that a net does not have, what it has instead."""
+    """The nearest name that a net has instead of a missing one; '' for other errors."""
     if not isinstance(error, AttributeError) or not isinstance(error.obj, Net):
         return ""
     return did_you_mean(str(error.name), [name for name in vars(error.obj) if not name.startswith("_")])

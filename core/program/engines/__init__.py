@@ -1,1 +1,1 @@
-"""What executes what was recorded, a piece at a time; and the meaning, in double precision."""
+"""Executes recorded calls of cells, a piece at a time."""

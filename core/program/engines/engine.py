@@ -70,7 +70,7 @@ class Engine:
         self.begin(0)
 
     def _executed_network(self, cells: Network) -> Network:
-        """The network that calls of cells become nodes of."""
+        """The network whose nodes calls of cells become."""
         return cells
 
     def begin(self, base: int) -> None:
@@ -228,7 +228,7 @@ class Engine:
         return self.computed(self._executed(references))
 
     def _executed(self, references: Longs) -> Longs:
-        """References to recorded nodes, as they are executed."""
+        """The references of executed nodes for those of recorded calls."""
         return references
 
     def computed(self, references: Longs) -> Array:
@@ -275,7 +275,7 @@ class Engine:
 
 
 def with_given(made: Plan, given: tuple[Floats, ...]) -> Plan:
-    """A plan for other rows of fields, as many as it was made for."""
+    """The same plan for other rows of fields, as many as it was made for."""
     held = {id(old): new for old, new in zip(made.graph.given, given, strict=True)}
     rows = tuple((arena, row, held[id(old)]) for arena, row, old in made.given)
     return replace(made, graph=replace(made.graph, given=given), given=rows)

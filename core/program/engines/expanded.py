@@ -1,4 +1,4 @@
-"""Granularity `op`: what was recorded as calls of cells runs as their operations, a node each."""
+"""Granularity `op`: recorded calls of cells run as their operations, a node each."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class OpEngine(Engine):
         return found
 
     def _looked_up(self, operand: Ints) -> Ints:
-        """By which type of node each operand, being a table's row, is looked up; -1 for other operands."""
+        """The type of node that looks up each operand that is a table's row; -1 for other operands."""
         found = np.full(len(operand), -1, np.int32)
         for constant, t in self._lookups:
             number = -1 - operand.astype(np.int64) - constant.first

@@ -1,1 +1,1 @@
-"""What programs write: cells as they are called, values, questions; in Python and in machine code."""
+"""Records what programs do: calls of cells and questions to values, in Python and in machine code."""

@@ -138,7 +138,7 @@ def allowed(flat: Array, asks: Sequence[Ask]) -> Bools | None:
 
 
 def _masks(asks: Sequence[Ask], size: int) -> bytes:
-    """What is allowed, a byte for each choice of each ask."""
+    """A byte for each choice of each question: 1 if it is allowed."""
     everything = b"\1" * size
     return b"".join([ask.argument or everything for ask in asks])
 

@@ -1,4 +1,4 @@
-"""Numbers that instances bring along (`net.input`): rows of constants, of each mini-batch its own."""
+"""Numbers that instances bring along (`net.input`): rows of constants that each mini-batch has of its own."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class InputRows:
         return replace(segment, operand=operand), tuple(given)
 
     def _own(self, constant: Constant, rows: Longs) -> Longs:
-        """Rows as they are numbered in this run."""
+        """Number rows as in this run."""
         held = len(self._rows.get(constant.number, ()))
         own = (rows - self._first.get(constant.number, 0)) % constant.rows
         if (own >= held).any():

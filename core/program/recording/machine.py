@@ -127,7 +127,7 @@ class MachineRecorder(Recorder):
         self._state[_LIMIT] = room
 
     def _point(self, **arrays: NDArray[Any]) -> None:
-        """Have these arrays, which are called as the words that say where they lie."""
+        """Keep these arrays; the words of the same names get their addresses."""
         self._arrays |= arrays
         for name, array in arrays.items():
             self.head.point(WORDS[name], array)

@@ -78,7 +78,7 @@ def _word(name: str) -> str:
 
 
 def _all(found: re.Match[str]) -> str:
-    """`and` of several, two at a time."""
+    """Write `and` of several values, two at a time."""
     name, (left, *others) = found[1], found[2].split()
     lines = []
     for n, right in enumerate(others, 1):
@@ -89,7 +89,7 @@ def _all(found: re.Match[str]) -> str:
 
 
 def _store(found: re.Match[str]) -> str:
-    """A field of 64 bits is written; its address gets a name of its own."""
+    """Write a field of 64 bits; its address gets a name of its own."""
     base, number, value = found.groups()
     at = f"{base}.{found.start()}"
     return f"  {at} = getelementptr i64, ptr {base}, i64 {number}\n  store i64 {value}, ptr {at}"
@@ -136,7 +136,7 @@ OBJECT = 16
 
 @cache
 def available() -> bool:
-    """Whether this interpreter's objects are as the machine code takes them.
+    """Whether this interpreter's objects are laid out as the machine code expects.
 
     Not on other interpreters than CPython, nor on its builds without a global lock, or that trace references.
     """
@@ -204,7 +204,7 @@ def value_type() -> type[Value]:
 def machine_function(
     name: str, code: str, flags: int, said: str, words: Sequence[int | Table], kept: object = None
 ) -> Callable[..., Any]:
-    """A function of the machine code `code`, which finds `words` by its `self`; of a table, where it lies.
+    """Make a function of the machine code `code`, which finds `words` by its `self`; of a table, the address.
 
     `said`: its signature, as `inspect.signature` reads it; `kept`: what has to be there as long as it is,
     besides tables.

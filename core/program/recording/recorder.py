@@ -200,7 +200,7 @@ class StaleError(Exception):
 
 
 def segment(piece: Piece, slots: Ints, width: int, base: int, first: int) -> Segment:
-    """The words of a piece as arrays.
+    """Turn the words of a piece into arrays.
 
     `slots` (T,): inputs of each type. The run's first node has number `base` among all runs', the piece's
     first one `first` in the run. Errors: StaleError. Cost: some 3 ns a word.
@@ -219,7 +219,7 @@ def segment(piece: Piece, slots: Ints, width: int, base: int, first: int) -> Seg
 def _parse(
     words: Longs, slots: Ints, base: int, type_of: Ints, instance: Ints, ptr: Ints, operand: Ints
 ) -> int:
-    """The first operand of an earlier run, -1 without one."""
+    """Fill the arrays of a segment; returns the first operand of an earlier run, -1 without one."""
     at, n, m, stale = 0, 0, 0, -1
     while at < len(words):
         t = words[at] & TYPE

@@ -76,7 +76,7 @@ _FORMS = "lists, tuples, dicts and dataclasses are looked through for values"
 
 
 def _changed(thing: Any, change: Callable[[Value], object], within: set[int]) -> Any:  # noqa: ANN401
-    """`within`: by their ids, the things that this one is a part of."""
+    """See `_mapped`; `within` are the ids of the things that this one is a part of."""
     if isinstance(thing, Value):
         return change(thing)
     if isinstance(thing, str | bytes | int | float) or thing is None:
@@ -124,7 +124,7 @@ def _changes(pairs: Any, change: Callable[[Value], object], within: set[int]) ->
 
 
 def _again(thing: Any, items: list[Any]) -> Any:  # noqa: ANN401
-    """A list, tuple or deque of other items."""
+    """Make a list, tuple or deque like this one of other items."""
     if isinstance(thing, list):
         return items
     if isinstance(thing, deque):
@@ -161,7 +161,7 @@ def _refuse(thing: object) -> None:
 
 
 def noted(error: BaseException, function: Program, number: int, others: Sequence[int] = ()) -> BaseException:
-    """An error with a note in which instance it was raised."""
+    """Add a note to an error: in which instance it was raised."""
     name = getattr(function, "__name__", type(function).__name__)
     error.add_note(f"in instance {number} of {name}")
     if others:
