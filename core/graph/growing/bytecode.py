@@ -191,17 +191,17 @@ class _Writer:
         closed = {name: of for name, of in self.growth.reversed.items() if name in self.growth.closed}
         for name, of in closed.items():
             ends = self._ends(name)
-            self._step(op.LIST, self.columns[Hop(of)], *ends)
+            self._step(op.LIST, self.columns[Hop(of)], 0, *ends)
             for hop, column in self.columns.items():
                 if isinstance(hop, Hop) and hop.link == name and hop.index is not None:
-                    self._step(op.MEMBER, column, *ends, hop.index)
+                    self._step(op.MEMBER, column, 0, *ends, hop.index)
         for t, origins in self.phases.steps:
             group = self._group(self.model.types[t].kinds, None if self.phases.ordered else origins)
             node_type = self.model.types[t]
             if node_type.reduction is not None:
                 with self._scope():
                     before, behind = self._reduced(node_type)
-                    self._step(op.COUNT, self._follow(group, before), *self._range(behind), 0)
+                    self._step(op.COUNT, 0, self._follow(group, before), *self._range(behind), 0)
         for kind in self.growth.kinds:
             group = self._group(kind.kinds, None)
             for clause in kind.clauses:
@@ -209,7 +209,7 @@ class _Writer:
                     with self._scope():
                         begin = self._follow(group, clause.each[:-1])
                         more = kind.best.width if kind.best else 1
-                        self._step(op.COUNT, begin, *self._range(clause.each[-1:]), more)
+                        self._step(op.COUNT, 0, begin, *self._range(clause.each[-1:]), more)
 
     def _group(self, kinds: Kinds, origins: Origins | None) -> int:
         """The register of a group of the round's vertices."""
@@ -220,7 +220,7 @@ class _Writer:
             if origins is not None:
                 some = len(self.origins) * len(self.origin)
                 self.origins.append(origins)
-            self._step(op.SELECT, self.made[kinds, origins], number, some, given)
+            self._step(op.SELECT, self.made[kinds, origins], 0, number, some, given)
         return self.made[kinds, origins]
 
     def _ends(self, name: str) -> tuple[int, int, int]:
@@ -239,7 +239,7 @@ class _Writer:
         """The registers of lists' members, and of the entries that have the lists."""
         who, members, owner = self._follow(vertices, before), self._new(), self._new()
         grown = 0 if hops in self.lists else self._ends(hops[0].link)[2]
-        self._step(op.MEMBERS, members, owner, who, *self._range(hops), grown)
+        self._step(op.MEMBERS, members, who, owner, *self._range(hops), grown)
         return members, owner
 
     def _follow(self, register: int, hops: tuple[Hop, ...]) -> int:
@@ -293,7 +293,7 @@ class _Writer:
             assert isinstance(source, NodeSource)
             self._values(s, there, (), source, fresh=True)
         nodes = self._new(2 + outputs)
-        self._step(op.REDUCE, vertices, owner, 0, node_type.listed, outputs, nodes)
+        self._step(op.REDUCE, nodes, vertices, owner, 0, node_type.listed, outputs)
         with self._unless_filled(len(self.steps) - 1):
             for o, wanted in enumerate(node_type.inputs[:outputs]):
                 rest = wanted.sources[1:] or (ZeroSource(),)
@@ -397,7 +397,7 @@ class _Writer:
         scope = _Scope(self.made[kind.kinds, None])
         if kind.best:
             scope.this, scope.number, scope.by = self._new(), self._new(), self._new()
-            self._step(op.PICKED, scope.this, scope.number, scope.by)
+            self._step(op.PICKED, scope.this, 0, scope.number, scope.by)
         elif self.beam:
             scope.by = self._new()
             self._step(op.FOLLOW, scope.by, scope.this, self.columns[PICK])
@@ -436,7 +436,7 @@ class _Writer:
         if register < 0:
             return -1
         found = self._new()
-        self._step(op.GATHER, found, register, owner)
+        self._step(op.GATHER, found, owner, register)
         return found
 
     def _add(

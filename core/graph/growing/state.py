@@ -88,9 +88,3 @@ column: Any = int_rows(BLOCK, STRIDE)
 def entries(state: Longs, number: int) -> int:
     """How many entries a register has."""
     return longs_in(state, SIZES)[number]  # type: ignore[no-any-return]
-
-
-@fragment
-def resize(state: Longs, number: int, count: int) -> None:
-    """Say how many entries a register has."""
-    longs_in(state, SIZES)[number] = count

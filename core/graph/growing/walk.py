@@ -25,15 +25,15 @@ from numpy.typing import NDArray
 from abw.core.graph.growing import state as at
 from abw.core.graph.growing.choices import choose
 from abw.core.graph.growing.launch import launch
-from abw.core.graph.growing.state import column, entries, register, resize
+from abw.core.graph.growing.state import column, register
 from abw.core.jit.addresses import address_of, bytes_in, ints_in, longs_at, longs_in
 from abw.core.jit.decorators import fragment, njit
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
-# A step is one of these operations, and up to seven arguments: mostly the register to write, then those to
-# read, then columns.
+# A step is one of these operations, and up to seven arguments: mostly the register to write, and the one to
+# read, whose entries are the step's vertices; then those that the walk names.
 FIELDS = 8
 (
     FILL_VALUES, FILL_ROWS, REDUCE,
@@ -55,122 +55,135 @@ POSITIVE, THERE, ALWAYS = TESTS[">"], TESTS[">="], 7
 def walk(words: int, step: int, end: int) -> bool:
     """Do the steps up to an end; False, and FAILED, where one fails."""
     state = longs_at(words, at.WORDS)
-    steps = longs_in(state, at.STEPS)
+    steps, sizes = longs_in(state, at.STEPS), longs_in(state, at.SIZES)
     while step < end:
-        a = FIELDS * step
-        do = steps[a]
-        if do <= REDUCE:
-            if do == FILL_VALUES:
-                missing = _fill_values(words, a)
-            elif do == FILL_ROWS:
-                missing = _fill_rows(words, a)
-            else:
-                missing = _reduce(words, a)
-            if missing == 0:
-                step += max(steps[a + OTHERWISE], 0)
-            elif steps[a + OTHERWISE] < 0:
-                return _fail(words, step)
-        elif do == FOLLOW:
-            _follow(words, steps[a + 1], steps[a + 2], steps[a + 3])
-        elif do == FILL_CONSTANT:
-            _fill_constant(words, steps[a + 1], steps[a + 2], steps[a + 3], steps[a + 4])
-        elif do == FIELD:
-            _field(words, steps[a + 1], steps[a + 2], steps[a + 3], steps[a + 4])
-        elif do == SET_FIELD:
-            _set_field(words, a)
-        elif do == TEST:
-            _test(words, a)
-        elif do == SET:
-            _set(words, steps[a + 1], steps[a + 2], steps[a + 3])
-        elif do == SET_NUMBER:
-            _set_number(words, steps[a + 1], steps[a + 2], steps[a + 3])
+        now = FIELDS * step
+        do, to, source = steps[now], steps[now + 1], steps[now + 2]
+        a, b, c, d, e = steps[now + 3], steps[now + 4], steps[now + 5], steps[now + 6], steps[now + 7]
+        out, vertices, n = register(state, to), register(state, source), sizes[source]
+        if do == FILL_VALUES:  # a: column of a link to follow, or -1; b: of the values; c: whether anew
+            way, there, missing = column(state, max(a, 0)), column(state, b), 0
+            for i in range(n):
+                if c or out[i] == -1:
+                    out[i] = there[(vertices[i] if a < 0 else way[vertices[i] + 1]) + 1]
+                    missing += out[i] == -1
+        elif do == FILL_ROWS:  # a: column, b: whether anew, c: constant, d: rows
+            # (of a row the remainder is taken; below 0: there are -d; 0: as it is)
+            rows, base, missing = column(state, a), longs_in(state, at.BASES)[c], 0
+            for i in range(n):
+                if b or out[i] == -1:
+                    row = int(rows[vertices[i] + 1])
+                    row = int(row % d) if row >= 0 and d > 0 else row
+                    there_is = row >= 0 and (d >= 0 or row < -d)
+                    out[i] = base + state[at.SIGN] * row if there_is else -1
+                    missing += not there_is
+        elif do == REDUCE:
+            missing = _reduce(words, now)
+            n = sizes[to]
+        elif do == FILL_CONSTANT:  # a: constant, b: whether anew
+            base = longs_in(state, at.BASES)[a]
+            for i in range(n):
+                if b or out[i] == -1:
+                    out[i] = base
+        elif do == FOLLOW:  # a: column of a link
+            way = column(state, a)
+            for i in range(n):
+                out[i] = way[vertices[i] + 1]
+        elif do == FIELD:  # a: column of numbers, or -1: the entries are numbers; b: plus
+            numbers = column(state, max(a, 0))
+            for i in range(n):
+                out[i] = _plus(vertices[i] if a < 0 else numbers[vertices[i] + 1], b)
+        elif do == TEST:  # a: test, b: against, c: whether negated, d: what else holds, e: as FIELD's a
+            numbers, other = column(state, max(e, 0)), register(state, max(d, 0))
+            for i in range(n):
+                value = vertices[i] if e < 0 else numbers[vertices[i] + 1]
+                out[i] = (_passes(value, a, b) != (c != 0)) and (d < 0 or other[i] != 0)
+        elif do == SET:  # to: column, a: register of values
+            written, values = column(state, to), register(state, a)
+            for i in range(n):
+                if vertices[i] >= 0:
+                    written[vertices[i] + 1] = values[i]
+        elif do == SET_FIELD:  # to: column, a: register of other vertices, b: column of numbers, c: plus
+            written, others, numbers = column(state, to), register(state, a), column(state, b)
+            for i in range(n):
+                if vertices[i] >= 0:
+                    written[vertices[i] + 1] = _plus(numbers[others[i] + 1], c)
+        elif do == SET_NUMBER:  # to: column, a: number
+            written = column(state, to)
+            for i in range(n):
+                if vertices[i] >= 0:
+                    written[vertices[i] + 1] = a
         elif do == ADD:
-            _add(words, a)
+            _add(words, now)
+        elif do == FILTER:  # a: column, b: test, c: against
+            numbers, k = column(state, a), 0
+            for i in range(n):
+                if _passes(numbers[vertices[i] + 1], b, c):
+                    out[k] = vertices[i]
+                    k += 1
+            n = k
+        elif do == GATHER:  # source: numbers of entries, a: register of these
+            values = register(state, a)
+            for i in range(n):
+                out[i] = values[vertices[i]]
+        elif do == SPREAD:  # a: register of ends: each value as often as its node has members
+            ends = register(state, a)
+            for i in range(n):
+                for k in range(ends[i], ends[i + 1]):
+                    out[k] = vertices[i]
+        elif do == PICKED:  # the vertices of the round's picks; a, b: registers of their choices, numbers
+            first, numbers, picks = state[at.PICK_FIRST], register(state, a), register(state, b)
+            n = sizes[a] = sizes[b] = state[at.PICK_NEXT] - first
+            for i in range(n):
+                out[i] = ints_in(state, at.PICK_VERTEX)[first + i]
+                numbers[i], picks[i] = ints_in(state, at.PICK_NUMBER)[first + i], first + i
+        elif do == MEMBERS:  # a: register of whose they are; b, c, d: see `_range`; e: column of members
+            owner, members, data = register(state, a), column(state, e), ints_in(state, at.DATA)
+            target, k = 0 if b < 0 else longs_in(state, at.LISTS)[2 * b + 1], 0
+            for i in range(n):
+                low, high = _range(words, now + 4, vertices[i])
+                for place in range(low, high):
+                    out[k] = members[place + 1] if b < 0 else data[target + place] - state[at.BEGIN]
+                    owner[k] = i
+                    k += 1
+            n = sizes[a] = k
+        elif do == COUNT:  # a, b, c: see `_range`; d: how many vertices may be added for each member
+            total = 0
+            for i in range(n):
+                low, high = _range(words, now + 3, vertices[i])
+                total += high - low
+            state[at.MEMBERS] = max(state[at.MEMBERS], total * max(1, d))
+            state[at.ADDING] += total * d
         elif do == SELECT:
-            _select(words, a)
-        elif do == FILTER:
-            _filter(words, a)
-        elif do == MEMBERS:
-            _members(words, a)
-        elif do == COUNT:
-            _count(words, a)
-        elif do == SPREAD:
-            _spread(words, steps[a + 1], steps[a + 2], steps[a + 3])
-        elif do == GATHER:
-            _gather(words, steps[a + 1], steps[a + 2], steps[a + 3])
-        elif do == PICKED:
-            _picked(words, steps[a + 1], steps[a + 2], steps[a + 3])
+            n = _select(words, now)
         elif do == LIST:
-            _list(words, a)
+            _list(words, now)
         elif do == MEMBER:
-            _member(words, a)
+            _member(words, now)
         elif do == LAUNCH:
-            launch(words, a)
-        elif not choose(words, a):
-            return _fail_at(words, step)
+            launch(words, now)
+        elif not choose(words, now):
+            return _fail(words, step)
+        if do <= REDUCE:
+            if missing == 0:
+                step += max(e, 0)
+            elif e < 0:
+                unfed = 0
+                while out[unfed] != -1:
+                    unfed += 1
+                state[at.FAILED_VERTEX] = register(state, -1 - e)[unfed]
+                return _fail(words, step)
+        if do <= TEST or SELECT <= do <= PICKED or do == MEMBERS:
+            sizes[to] = n
         step += 1
     return True
 
 
 @fragment
 def _fail(words: int, step: int) -> bool:
-    """Note at which vertex a step misses something."""
-    state = longs_at(words, at.WORDS)
-    steps, a, i = longs_in(state, at.STEPS), FIELDS * step, 0
-    found, vertices = register(state, steps[a + 1]), register(state, -1 - steps[a + OTHERWISE])
-    while found[i] != -1:
-        i += 1
-    state[at.FAILED_VERTEX] = vertices[i]
-    return _fail_at(words, step)
-
-
-@fragment
-def _fail_at(words: int, step: int) -> bool:
     state = longs_at(words, at.WORDS)
     state[at.STATUS], state[at.FAILED_STEP] = at.FAILED, step
     return False
-
-
-@fragment
-def _select(words: int, a: int) -> None:
-    """Into a register, the round's vertices of a group of kinds; of a group of origins, unless that is -1;
-    also given ones."""
-    state = longs_at(words, at.WORDS)
-    steps, kind = longs_in(state, at.STEPS), column(state, state[at.KIND])
-    out, group, origins, given = register(state, steps[a + 1]), steps[a + 2], steps[a + 3], steps[a + 4]
-    wanted, some = bytes_in(state, at.GROUPS), bytes_in(state, at.ORIGINS)
-    origin = column(state, max(state[at.ORIGIN], 0))
-    v, n = state[at.FIRST], 0
-    last, begin = state[at.LAST], group * state[at.KINDS_OF]
-    if given:
-        for g in range(state[at.GIVEN_FIRST], state[at.GIVEN_LAST]):
-            if wanted[begin + kind[g + 1]]:
-                out[n] = g
-                n += 1
-    while v < last:
-        if wanted[begin + kind[v + 1]] and (origins < 0 or some[origins + origin[v + 1]]):
-            out[n] = v
-            n += 1
-        v += 1
-    resize(state, steps[a + 1], n)
-
-
-@fragment
-def _filter(words: int, a: int) -> None:
-    """Into a register, those of another whose number in a column compares so with a constant."""
-    state = longs_at(words, at.WORDS)
-    steps = longs_in(state, at.STEPS)
-    out, vertices, numbers = (
-        register(state, steps[a + 1]),
-        register(state, steps[a + 2]),
-        column(state, steps[a + 3]),
-    )
-    n = 0
-    for i in range(entries(state, steps[a + 2])):
-        if _passes(numbers[vertices[i] + 1], steps[a + 4], steps[a + 5]):
-            out[n] = vertices[i]
-            n += 1
-    resize(state, steps[a + 1], n)
 
 
 @fragment
@@ -180,33 +193,61 @@ def _passes(value: int, test: int, against: int) -> bool:
 
 
 @fragment
-def _follow(words: int, to: int, source: int, link: int) -> None:
-    """Into a register, what a column says of the vertices in another."""
+def _plus(number: int, plus: int) -> int:
+    """A number and so much more, -1 where there is none."""
+    return max(int(np.int32(number + plus)), -1) if number >= 0 else -1
+
+
+@fragment
+def _range(words: int, a: int, vertex: int) -> tuple[int, int]:
+    """Where a vertex's members begin and end. Arguments from `a` on: number of the list of the data, or the
+    columns of a grown list's begin and end behind a -1.
+    """
     state = longs_at(words, at.WORDS)
-    out, vertices, there, n = (
-        register(state, to),
-        register(state, source),
-        column(state, link),
-        entries(state, source),
+    steps = longs_in(state, at.STEPS)
+    if steps[a] < 0:
+        return column(state, steps[a + 1])[vertex + 1], column(state, steps[a + 2])[vertex + 1]
+    if vertex < 0:
+        return 0, 0
+    data, place = ints_in(state, at.DATA), longs_in(state, at.LISTS)[2 * steps[a]] + vertex + state[at.BEGIN]
+    return data[place], data[place + 1]
+
+
+@fragment
+def _select(words: int, a: int) -> int:
+    """Into a register, the round's vertices of a group of kinds; of a group of origins, unless that is -1;
+    also given ones. Their number. Arguments behind the register: none, the two, whether given ones.
+    """
+    state = longs_at(words, at.WORDS)
+    steps, n = longs_in(state, at.STEPS), 0
+    out, kind, origin = (
+        register(state, steps[a + 1]),
+        column(state, state[at.KIND]),
+        column(state, max(state[at.ORIGIN], 0)),
     )
-    for i in range(n):
-        out[i] = there[vertices[i] + 1]
-    resize(state, to, n)
+    wanted, some = bytes_in(state, at.GROUPS), bytes_in(state, at.ORIGINS)
+    group, origins = steps[a + 3] * state[at.KINDS_OF], steps[a + 4]
+    for v in range(state[at.GIVEN_FIRST], state[at.GIVEN_LAST] if steps[a + 5] else 0):
+        if wanted[group + kind[v + 1]]:
+            out[n] = v
+            n += 1
+    for v in range(state[at.FIRST], state[at.LAST]):
+        if wanted[group + kind[v + 1]] and (origins < 0 or some[origins + origin[v + 1]]):
+            out[n] = v
+            n += 1
+    return n
 
 
 @fragment
 def _list(words: int, a: int) -> None:
     """Make the lists of a round's vertices: members lie one after the other in a column, from the round's
-    first vertex on. Arguments: the columns of the link to the owner, of the list's begin, its end, members.
+    first vertex on. Arguments: the column of the link to the owner, none, those of the list's begin, its end,
+    members.
     """
     state = longs_at(words, at.WORDS)
-    steps = longs_in(state, at.STEPS)
-    owner, low, high = (
-        column(state, steps[a + 1]),
-        column(state, steps[a + 2]),
-        column(state, steps[a + 3]),
-    )
-    members, first, last = column(state, steps[a + 4]), state[at.FIRST], state[at.LAST]
+    steps, first, last = longs_in(state, at.STEPS), state[at.FIRST], state[at.LAST]
+    owner, members = column(state, steps[a + 1]), column(state, steps[a + 5])
+    low, high = column(state, steps[a + 3]), column(state, steps[a + 4])
     for v in range(first, last):
         high[v + 1] = 0
     for v in range(first, last):
@@ -227,272 +268,59 @@ def _list(words: int, a: int) -> None:
 def _member(words: int, a: int) -> None:
     """Into a column, one of each vertex's members, counted from the front or, below 0, from the end.
 
-    Arguments: that column, those of the list's begin, its end, members; the number.
+    Arguments: that column, none, those of the list's begin, its end, members; the number.
     """
     state = longs_at(words, at.WORDS)
     steps = longs_in(state, at.STEPS)
-    out, low, high, members = (
-        column(state, steps[a + 1]),
-        column(state, steps[a + 2]),
-        column(state, steps[a + 3]),
-        column(state, steps[a + 4]),
-    )
+    out, members, number = column(state, steps[a + 1]), column(state, steps[a + 5]), steps[a + 6]
+    low, high = column(state, steps[a + 3]), column(state, steps[a + 4])
     for v in range(state[at.FIRST], state[at.LAST]):
-        place = steps[a + 5] + (low[v + 1] if steps[a + 5] >= 0 else high[v + 1])
+        place = number + (low[v + 1] if number >= 0 else high[v + 1])
         out[v + 1] = members[place + 1] if low[v + 1] <= place < high[v + 1] else -1
 
 
 @fragment
-def _range(words: int, a: int, vertex: int) -> tuple[int, int]:
-    """Where a vertex's members begin and end. Arguments from `a` on: number of the list of the data, or the
-    columns of a grown list's begin and end behind a -1.
-    """
-    state = longs_at(words, at.WORDS)
-    steps = longs_in(state, at.STEPS)
-    if steps[a] < 0:
-        return column(state, steps[a + 1])[vertex + 1], column(state, steps[a + 2])[vertex + 1]
-    if vertex < 0:
-        return 0, 0
-    data, place = ints_in(state, at.DATA), longs_in(state, at.LISTS)[2 * steps[a]] + vertex + state[at.BEGIN]
-    return data[place], data[place + 1]
-
-
-@fragment
-def _count(words: int, a: int) -> None:
-    """Count the members of the vertices in a register: see `_range`; behind it how many vertices may be added
-    for each.
-    """
-    state = longs_at(words, at.WORDS)
-    steps, total = longs_in(state, at.STEPS), 0
-    vertices = register(state, steps[a + 1])
-    for i in range(entries(state, steps[a + 1])):
-        low, high = _range(words, a + 2, vertices[i])
-        total += high - low
-    state[at.MEMBERS] = max(state[at.MEMBERS], total * max(1, steps[a + 5]))
-    state[at.ADDING] += total * steps[a + 5]
-
-
-@fragment
-def _members(words: int, a: int) -> None:
-    """Into a register, the members of lists one after the other, into another of which entry each is.
-
-    Arguments: the two, the register of who has the lists, `_range`'s three; the column of grown members.
-    """
-    state = longs_at(words, at.WORDS)
-    steps, n = longs_in(state, at.STEPS), 0
-    out, owner, vertices = (
-        register(state, steps[a + 1]),
-        register(state, steps[a + 2]),
-        register(state, steps[a + 3]),
-    )
-    grown = steps[a + 4] < 0
-    members, data = column(state, steps[a + 7]), ints_in(state, at.DATA)
-    target = 0 if grown else longs_in(state, at.LISTS)[2 * steps[a + 4] + 1]
-    for i in range(entries(state, steps[a + 3])):
-        low, high = _range(words, a + 4, vertices[i])
-        for place in range(low, high):
-            out[n] = members[place + 1] if grown else data[target + place] - state[at.BEGIN]
-            owner[n] = i
-            n += 1
-    resize(state, steps[a + 1], n)
-    resize(state, steps[a + 2], n)
-
-
-@fragment
-def _fill_values(words: int, a: int) -> int:
-    """Fill a register with the values that a column says of the vertices in another, or of those to which a
-    link leads from there (-1: none): where it has none yet, or anew. How many are missing still.
-
-    Arguments: the two, the column of the link, that of the values, whether anew.
-    """
-    state = longs_at(words, at.WORDS)
-    steps = longs_in(state, at.STEPS)
-    out, vertices, n = (
-        register(state, steps[a + 1]),
-        register(state, steps[a + 2]),
-        entries(state, steps[a + 2]),
-    )
-    link, fresh, missing = steps[a + 3], steps[a + 5], 0
-    way, there = column(state, max(link, 0)), column(state, steps[a + 4])
-    for i in range(n):
-        if fresh or out[i] == -1:
-            vertex = vertices[i] if link < 0 else way[vertices[i] + 1]
-            out[i] = value = there[vertex + 1]
-            missing += value == -1
-    if fresh:
-        resize(state, steps[a + 1], n)
-    return missing
-
-
-@fragment
-def _fill_rows(words: int, a: int) -> int:
-    """The same of rows of a constant that a column says: arguments as there, then the constant, and what is
-    done with the row: 0 nothing, k > 0 modulo k, k < 0: none from -k on.
-    """
-    state = longs_at(words, at.WORDS)
-    steps = longs_in(state, at.STEPS)
-    out, vertices, rows = (
-        register(state, steps[a + 1]),
-        register(state, steps[a + 2]),
-        column(state, steps[a + 3]),
-    )
-    fresh, base, limit, sign = (
-        steps[a + 4],
-        longs_in(state, at.BASES)[steps[a + 5]],
-        steps[a + 6],
-        state[at.SIGN],
-    )
-    n, missing = entries(state, steps[a + 2]), 0
-    for i in range(n):
-        if fresh or out[i] == -1:
-            row = int(rows[vertices[i] + 1])
-            if row >= 0 and limit > 0:
-                row = int(row % limit)
-            elif limit < 0 and row >= -limit:
-                row = -1
-            out[i] = base + sign * row if row >= 0 else -1
-            missing += row < 0
-    if fresh:
-        resize(state, steps[a + 1], n)
-    return missing
-
-
-@fragment
-def _fill_constant(words: int, to: int, source: int, constant: int, fresh: int) -> None:
-    """The same of a constant of one row."""
-    state = longs_at(words, at.WORDS)
-    out, base, n = register(state, to), longs_in(state, at.BASES)[constant], entries(state, source)
-    for i in range(n):
-        if fresh or out[i] == -1:
-            out[i] = base
-    if fresh:
-        resize(state, to, n)
-
-
-@fragment
 def _reduce(words: int, a: int) -> int:
-    """Drop what is missing of lists; vertices with two values or more go into a register.
+    """Drop what is missing of lists; vertices with two values or more are nodes. How many have none.
 
-    Arguments: the register of all vertices, that of members' owners, the first of the slots' values, how many
-    slots have lists, how many outputs; the register of nodes' vertices. In the next one their lists end,
-    behind a 0; in the following ones is what stands for the outputs of all vertices: the value where there is
-    one alone; 0 for now where there is a node. How many are missing.
+    Arguments: the register of nodes' vertices, that of all vertices, that of members' owners, the first of
+    the slots' values, how many slots have lists, how many outputs. In the register behind the nodes' their
+    lists end, behind a 0; in the following ones is what stands for the outputs of all vertices: the value
+    where there is one alone; 0 for now where there is a node.
     """
     state = longs_at(words, at.WORDS)
-    steps = longs_in(state, at.STEPS)
+    steps, sizes = longs_in(state, at.STEPS), longs_in(state, at.SIZES)
+    to, first, slots, outputs = steps[a + 1], steps[a + 4], steps[a + 5], steps[a + 6]
     vertices, owner, present = (
-        register(state, steps[a + 1]),
         register(state, steps[a + 2]),
         register(state, steps[a + 3]),
+        register(state, first),
     )
-    slots, outputs, to = steps[a + 4], steps[a + 5], steps[a + 6]
     nodes, ends = register(state, to), register(state, to + 1)
-    n, k, filled, count, missing = entries(state, steps[a + 2]), 0, 0, 0, 0
+    n, k, filled, count, missing = sizes[steps[a + 3]], 0, 0, 0, 0
     ends[0] = 0
-    for i in range(entries(state, steps[a + 1])):
+    for i in range(sizes[steps[a + 2]]):
         begin = filled
         while k < n and owner[k] == i:
             if present[k] != -1:
                 for s in range(slots):
-                    values = register(state, steps[a + 3] + s)
+                    values = register(state, first + s)
                     values[filled] = values[k]
                 filled += 1
             k += 1
         for o in range(outputs):
-            first = register(state, steps[a + 3] + o)[begin] if filled - begin == 1 else -1
-            register(state, to + 2 + o)[i] = 0 if filled - begin > 1 else first
+            alone = register(state, first + o)[begin] if filled - begin == 1 else -1
+            register(state, to + 2 + o)[i] = 0 if filled - begin > 1 else alone
         if filled - begin > 1:
             nodes[count], ends[count + 1] = vertices[i], filled
             count += 1
         else:
             missing += filled == begin
             filled = begin
-    resize(state, to, count)
-    for s in range(slots):
-        resize(state, steps[a + 3] + s, filled)
     for o in range(outputs):
-        resize(state, to + 2 + o, entries(state, steps[a + 1]))
+        sizes[to + 2 + o] = sizes[steps[a + 2]]
+    sizes[to] = count
     return missing
-
-
-@fragment
-def _spread(words: int, to: int, source: int, ends: int) -> None:
-    """Into a register, the value of each node as often as it has members, whose ends are in a third one."""
-    state = longs_at(words, at.WORDS)
-    out, values, end = register(state, to), register(state, source), register(state, ends)
-    for i in range(entries(state, source)):
-        for k in range(end[i], end[i + 1]):
-            out[k] = values[i]
-
-
-@fragment
-def _field(words: int, to: int, source: int, number: int, plus: int) -> None:
-    """Into a register, the numbers that a column says of vertices, or those in the register where it is -1;
-    and `plus`.
-    """
-    state = longs_at(words, at.WORDS)
-    out, vertices, n = register(state, to), register(state, source), entries(state, source)
-    numbers = column(state, max(number, 0))
-    for i in range(n):
-        found = vertices[i] if number < 0 else numbers[vertices[i] + 1]
-        out[i] = max(np.int32(found + plus), -1) if found >= 0 else -1
-    resize(state, to, n)
-
-
-@fragment
-def _test(words: int, a: int) -> None:
-    """Into a register, whether numbers in another pass a test, or do not if it is negated; and what a further
-    one says (-1: nothing). Arguments: the two, the test, the number to compare with, negated, the third; the
-    column that has the numbers of the vertices in the second, -1 if that has them.
-    """
-    state = longs_at(words, at.WORDS)
-    steps = longs_in(state, at.STEPS)
-    source, test, against, negated, also = (
-        steps[a + 2],
-        steps[a + 3],
-        steps[a + 4],
-        steps[a + 5],
-        steps[a + 6],
-    )
-    out, values, n = register(state, steps[a + 1]), register(state, source), entries(state, source)
-    other, numbers = register(state, max(also, 0)), column(state, max(steps[a + 7], 0))
-    for i in range(n):
-        value = values[i] if steps[a + 7] < 0 else numbers[values[i] + 1]
-        out[i] = (_passes(value, test, against) != (negated != 0)) and (also < 0 or other[i] != 0)
-    resize(state, steps[a + 1], n)
-
-
-@fragment
-def _gather(words: int, to: int, source: int, owner: int) -> None:
-    """Into a register, the entries of another whose numbers a third one has."""
-    state = longs_at(words, at.WORDS)
-    out, values, which, n = (
-        register(state, to),
-        register(state, source),
-        register(state, owner),
-        entries(state, owner),
-    )
-    for k in range(n):
-        out[k] = values[which[k]]
-    resize(state, to, n)
-
-
-@fragment
-def _picked(words: int, to: int, numbers: int, picks: int) -> None:
-    """Into registers, the vertices of the round's picks, what was picked, and the picks' own numbers."""
-    state = longs_at(words, at.WORDS)
-    vertex, number, first = (
-        ints_in(state, at.PICK_VERTEX),
-        ints_in(state, at.PICK_NUMBER),
-        state[at.PICK_FIRST],
-    )
-    n = state[at.PICK_NEXT] - first
-    for i in range(n):
-        register(state, to)[i], register(state, numbers)[i] = vertex[first + i], number[first + i]
-        register(state, picks)[i] = first + i
-    resize(state, to, n)
-    resize(state, numbers, n)
-    resize(state, picks, n)
 
 
 @fragment
@@ -504,26 +332,24 @@ def _add(words: int, a: int) -> None:
     hypothesis goes on by that; their origin.
     """
     state = longs_at(words, at.WORDS)
-    steps = longs_in(state, at.STEPS)
-    out, vertices, where = (
-        register(state, steps[a + 1]),
-        register(state, steps[a + 2]),
-        register(state, max(steps[a + 3], 0)),
-    )
-    grown, by, goes_on, origin = steps[a + 4], steps[a + 5], steps[a + 6], steps[a + 7]
-    picks, ended = register(state, max(by, 0)), bytes_in(state, at.PICK_ENDED)
+    steps, new = longs_in(state, at.STEPS), state[at.NEXT]
+    source, grown, by, goes_on = steps[a + 2], steps[a + 4], steps[a + 5], steps[a + 6]
+    out, vertices = register(state, steps[a + 1]), register(state, source)
+    where, picks = register(state, max(steps[a + 3], 0)), register(state, max(by, 0))
     kind, most = longs_in(state, at.KINDS)[grown], longs_in(state, at.MOST)[grown]
-    count, cut = longs_in(state, at.COUNT), bytes_in(state, at.CUT)
-    instance, home = column(state, state[at.INSTANCE]), column(state, state[at.HOME])
-    n, new = entries(state, steps[a + 2]), state[at.NEXT]
-    for i in range(n):
+    count, instance, home = (
+        longs_in(state, at.COUNT),
+        column(state, state[at.INSTANCE]),
+        column(state, state[at.HOME]),
+    )
+    for i in range(longs_in(state, at.SIZES)[source]):
         out[i] = -1
         if steps[a + 3] >= 0 and where[i] == 0:
             continue
         v = vertices[i] + 1
         place = kind * state[at.INSTANCES] + instance[v]
         if count[place] >= most:
-            cut[place] = 1
+            bytes_in(state, at.CUT)[place] = 1
             continue
         column(state, state[at.KIND])[new + 1] = kind
         column(state, state[at.INDEX])[new + 1] = count[place]
@@ -531,55 +357,16 @@ def _add(words: int, a: int) -> None:
         instance[new + 1] = instance[v]
         home[new + 1] = home[v] if home[v] >= 0 else v - 1
         if state[at.ORIGIN] >= 0:
-            column(state, state[at.ORIGIN])[new + 1] = origin
+            column(state, state[at.ORIGIN])[new + 1] = steps[a + 7]
         if by >= 0:
             column(state, state[at.PICK])[new + 1] = picks[i]
             if goes_on:
-                ended[picks[i]] = 0
+                bytes_in(state, at.PICK_ENDED)[picks[i]] = 0
         count[place] += 1
         out[i] = new
         new += 1
     state[at.NEXT] = new
-    resize(state, steps[a + 1], n)
-
-
-@fragment
-def _set(words: int, to: int, source: int, values: int) -> None:
-    """Write into a column, of the vertices in a register, what another one has."""
-    state = longs_at(words, at.WORDS)
-    out, vertices, value = column(state, to), register(state, source), register(state, values)
-    for i in range(entries(state, source)):
-        if vertices[i] >= 0:
-            out[vertices[i] + 1] = value[i]
-
-
-@fragment
-def _set_field(words: int, a: int) -> None:
-    """Write into a column, of the vertices in a register, the numbers that another column says of those in a
-    second one, and so much more. Arguments: column, registers, column, number.
-    """
-    state = longs_at(words, at.WORDS)
-    steps = longs_in(state, at.STEPS)
-    out, vertices, others, numbers = (
-        column(state, steps[a + 1]),
-        register(state, steps[a + 2]),
-        register(state, steps[a + 3]),
-        column(state, steps[a + 4]),
-    )
-    for i in range(entries(state, steps[a + 2])):
-        if vertices[i] >= 0:
-            found = numbers[others[i] + 1]
-            out[vertices[i] + 1] = max(np.int32(found + steps[a + 5]), -1) if found >= 0 else -1
-
-
-@fragment
-def _set_number(words: int, to: int, source: int, value: int) -> None:
-    """Write the same number into a column of the vertices in a register."""
-    state = longs_at(words, at.WORDS)
-    out, vertices = column(state, to), register(state, source)
-    for i in range(entries(state, source)):
-        if vertices[i] >= 0:
-            out[vertices[i] + 1] = value
+    longs_in(state, at.SIZES)[steps[a + 1]] = longs_in(state, at.SIZES)[source]
 
 
 # What `run` is to do: add what instances begin with, the first round's vertices; go on round after round
