@@ -279,11 +279,8 @@ class _Loader:
             key = node.key(option)
             if key and form and form.text != owner:
                 report.add(f"format {form.text} has no {option}", key.where, f"it belongs to format {owner}")
-        for option, value, least in (
-            ("batch", overrides.batch, 1),
-            ("limit", overrides.limit, 1),
-            ("seed", overrides.seed, 0),
-        ):
+        for option in ("batch", "limit", "seed"):
+            value, least = getattr(overrides, option), DATA.keys[option]["minimum"]
             if value is not None and not least <= value <= fields.MOST:
                 hint = f"from {least} to {fields.MOST}"
                 raise AbwError(f"{option} cannot be {value}", hint=hint, exit_code=2)

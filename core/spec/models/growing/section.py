@@ -116,20 +116,20 @@ def _sketch_kind(
             report.add(f"{key.text} has no 'most'", key.where, hint)
         GROWING.check(node, f"'{key.text}'", report, key.where)
         kinds = frozenset({key.text})
-    written_most = node.get("most")
-    most = fields.integer(written_most, f"most of {key.text}", report) or 1
+    entries = GROWING.entries(node, report, f" of {key.text}")
+    written_most, most = entries.get("most"), entries.integer("most") or 1
     if written_most and most > MOST:
         report.add(f"most of {key.text} must be at most {MOST:,}", written_most.where)
     links: dict[str, GrownLink] = {}
     numbers: dict[str, int | None] = {}
     choices: list[Decision] = []
-    written = fields.mapping(node.get("links"), f"links of {key.text}", report) if not given else None
+    written = None if given else entries.mapping("links")
     for name, value in written.items if written else ():
         if not _free(name, found.given, grown, {*links}, report) or _many(name, found.given, report):
             continue
         if link := _link(name, value, found.given, grown, report):
             links[name.text] = link
-    written = fields.mapping(node.get("fields"), f"fields of {key.text}", report) if not given else None
+    written = None if given else entries.mapping("fields")
     for name, value in written.items if written else ():
         if _free(name, found.given, grown, {*links, *numbers}, report):
             table = fields.text(value, f"field '{name.text}'", report)
@@ -139,7 +139,7 @@ def _sketch_kind(
             elif table:
                 found.used.add(table.text)
                 numbers[name.text] = None if table.text == "number" else tables[table.text][0]
-    written = fields.mapping(node.get("choose"), f"choose of {key.text}", report)
+    written = entries.mapping("choose")
     for name, _ in written.items if written else ():
         if _free(name, found.given, grown, {*links, *numbers}, report):
             if name.text in found.given.fields:
