@@ -45,9 +45,7 @@ def hoist(model: Model) -> Model:
         if parts:
             first, rest = parts
             hoisted = replace(
-                _typed(node_type, first),
-                name=f"{node_type.name}-hoisted",
-                outputs=first.cell.output_ports,
+                _typed(node_type, first), name=f"{node_type.name}-hoisted", outputs=first.cell.output_ports
             )
             read = tuple(
                 Input(port.name, port.shape, (NodeSource((), ((len(types), o),)),), node_type.span)

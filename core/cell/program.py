@@ -7,9 +7,8 @@ from functools import lru_cache
 
 from abw.core.cell.arrange import arrange
 from abw.core.cell.batches import batch_operations
-from abw.core.cell.flops import CellCosts, cell_costs
 from abw.core.cell.layout import COPIED, Arrangement, Place, operand_status, places
-from abw.core.cell.normal import NormalCell, normalise, size_of
+from abw.core.cell.normal import CellCosts, NormalCell, cell_costs, normalise, size_of
 from abw.core.ir.cell import Cell
 from abw.core.ir.network import LayoutName
 

@@ -95,10 +95,7 @@ EXECUTORS: dict[str, Entry] = {
         lambda _: BlasExecutor(),
     ),
     "cpu": Entry(
-        "the default: one fused kernel for each cell, on all cores",
-        _cpu,
-        CpuExecutor.abilities,
-        CpuOptions,
+        "the default: one fused kernel for each cell, on all cores", _cpu, CpuExecutor.abilities, CpuOptions
     ),
     "cuda": Entry("an NVIDIA GPU", _cuda, OVERLAPPING, CudaOptions, "--device"),
 }

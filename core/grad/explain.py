@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from abw.core.cell.equations import equations
-from abw.core.cell.names import value_names
+from abw.core.cell.names import equations, value_names
 from abw.core.grad.cell import Differentiated, Operand
 from abw.core.ir.cell import Cell
 

@@ -108,9 +108,7 @@ def _by_row(rows: NDArray[np.int64], addends: Array) -> tuple[NDArray[np.int64],
 
 
 def static_gradients(
-    made: Differentiated,
-    dz: Callable[[int], NDArray[Any]],
-    x: Callable[[Operand], NDArray[Any]],
+    made: Differentiated, dz: Callable[[int], NDArray[Any]], x: Callable[[Operand], NDArray[Any]]
 ) -> dict[int, Array]:
     """The gradients of the values that a type's rows share, by the terms: this is what a kernel has to do.
 

@@ -26,11 +26,7 @@ def _links(operand_ptr: Ints, v: int, slots: int) -> np.int64:
 
 @njit
 def sizes(
-    graph: Given,
-    slots: Ints,
-    parts: tuple[Ints, Bools, Bools, Ints],
-    lists: Ints,
-    first: Ints,
+    graph: Given, slots: Ints, parts: tuple[Ints, Bools, Bools, Ints], lists: Ints, first: Ints
 ) -> tuple[int, int, int]:
     """Number the nodes of all types but those that sum, which get `first` of the first of them.
 

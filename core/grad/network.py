@@ -226,12 +226,7 @@ class _Builder:
         return None
 
     def _type(
-        self,
-        item: Derived,
-        parts: Sequence[Parts | None],
-        first: Sequence[int],
-        flows: _Flows,
-        count: int,
+        self, item: Derived, parts: Sequence[Parts | None], first: Sequence[int], flows: _Flows, count: int
     ) -> NetType:
         """A type of the backward pass."""
         t = self.types[item.source]

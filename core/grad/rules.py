@@ -174,8 +174,7 @@ RULES: Mapping[str, Rule] = {
         lambda s: s.g * s.g.draft.apply("elu", where(s.x > 0, 0.0, s.x), 1.0),
     ),
     "leaky_relu": _each(
-        lambda s: where(s.x > 0, s.g, s.g * s.arg(1)),
-        lambda s: where(s.x > 0, 0.0, s.g * s.x),
+        lambda s: where(s.x > 0, s.g, s.g * s.arg(1)), lambda s: where(s.x > 0, 0.0, s.g * s.x)
     ),
     "maximum": _chosen("gt"),
     "minimum": _chosen("lt"),

@@ -10,8 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.cell.flops import CellCosts, cell_costs
-from abw.core.cell.normal import NormalCell, normalise, size_of
+from abw.core.cell.normal import CellCosts, NormalCell, cell_costs, normalise, size_of
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import KEYS, VALUES, Attention
 from abw.core.ir.network import NetType, Network
@@ -91,13 +90,7 @@ def arenas_of(network: Network) -> Arenas:
     slot_count = max((len(t.slots) for t in types), default=0)
     groups, group_of_slot = _groups(network)
     output_arena = np.full((len(types), network.width), -1, np.int32)
-    for (t, o), group in groups.items():
-        if t >= 0:
-            output_arena[t, o] = group
     slot_arena = np.full((len(types), slot_count), -1, np.int32)
-    for (t, s), group in group_of_slot.items():
-        slot_arena[t, s] = group
-
     count = 1 + max([*groups.values(), *group_of_slot.values()], default=-1)
     shape: list[Shape] = [()] * count
     head = np.zeros(count, np.int32)
@@ -105,9 +98,11 @@ def arenas_of(network: Network) -> Arenas:
     field_arena = np.full(len(constants), -1, np.int32)
     for (t, o), group in groups.items():
         shape[group] = types[t].outputs[o].shape if t >= 0 else constants[o].shape
+        if t >= 0:
+            output_arena[t, o] = group
     for (t, s), group in group_of_slot.items():
         slot = types[t].slots[s]
-        shape[group] = slot.shape
+        shape[group], slot_arena[t, s] = slot.shape, group
         # tables first: then a table alone in its arena begins at row 0
         for c in sorted(slot.constants, key=lambda c: (constants[c].kind != "table", c)):
             if constants[c].kind == "field":
@@ -117,14 +112,12 @@ def arenas_of(network: Network) -> Arenas:
                 head[group] += constants[c].rows
 
     cells = tuple(None if t.cell is None else normalise(t.cell) for t in types)
-    list_flops = np.zeros((len(types), slot_count), np.int32)
-    for t, net_type in enumerate(types):
-        list_flops[t, : len(net_type.slots)] = _list_flops(net_type)
     costs = [None if cell is None else cell_costs(cell) for cell in cells]
-    reduced = np.zeros((len(types), slot_count), np.bool_)
+    list_flops, reduced = np.zeros(slot_arena.shape, np.int32), np.zeros(slot_arena.shape, np.bool_)
     for t, net_type in enumerate(types):
-        for s, slot in enumerate(net_type.slots):
-            reduced[t, s] = net_type.cell is None or slot.reduction is not None
+        own = slice(len(net_type.slots))
+        list_flops[t, own] = _list_flops(net_type)
+        reduced[t, own] = [net_type.cell is None or slot.reduction is not None for slot in net_type.slots]
     slots = np.array([len(t.slots) for t in types], np.int32)
     reduces = np.array([t.cell is None for t in types], np.bool_)
     producers = {t for some in types for slot in some.slots for t, _ in slot.producers}

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from abw.core.cell.equations import equations
+from abw.core.cell.names import equations
 from abw.core.grad.cell import Differentiated, differentiate
 from abw.core.grad.explain import explain
 from abw.core.grad.network import training_network

@@ -171,10 +171,7 @@ class CellTiling:
 
 
 def layout_of(
-    normal: NormalCell,
-    target: Target,
-    reductions: tuple[Reduction | None, ...],
-    narrow: Narrow | None = None,
+    normal: NormalCell, target: Target, reductions: tuple[Reduction | None, ...], narrow: Narrow | None = None
 ) -> CellTiling:
     """Decide everything about a cell. `reductions`: of its inputs' slots; `narrow`: of weights of less than
     32 bits. Cost: under a millisecond.

@@ -172,15 +172,7 @@ class _Kernel:
         f.when(f.let(f"icmp eq ptr {lists}, null"), one_row_each, reduced)
 
     def _fill(
-        self,
-        entry: int,
-        base: str,
-        pitch: int,
-        index: str,
-        start: str,
-        step: str,
-        first: str,
-        count: str,
+        self, entry: int, base: str, pitch: int, index: str, start: str, step: str, first: str, count: str
     ) -> None:
         out = self.f.at("%table", 8 * entry * self.layout.tile)
         self.f.do(

@@ -230,8 +230,5 @@ def _emit_parts(module: Module, clock: str, stamped: bool) -> None:
 def _wait(f: Function, counter: str, goal: str) -> None:
     """Wait until a counter has reached its goal: looking for a while, then letting others run."""
     f.spin(
-        f"load atomic i64, ptr {counter} acquire, align 8",
-        goal,
-        LOOKS,
-        "%ignored = call i32 @sched_yield()",
+        f"load atomic i64, ptr {counter} acquire, align 8", goal, LOOKS, "%ignored = call i32 @sched_yield()"
     )

@@ -51,9 +51,7 @@ def attention_text(attention: Attention, shapes: Sequence[Shape], threads: int) 
                 t.add(f"level = {ZERO} if above == {LOWEST} else above")
                 t.add("scale = exp(best - level)", "power = exp(score - level)", "best = above")
                 t.add("total = total * scale + power")
-                t.add(
-                    *(f"s{e} = s{e} * scale + power * floats[{plus('value', e)}]" for e in range(each)),
-                )
+                t.add(*(f"s{e} = s{e} * scale + power * floats[{plus('value', e)}]" for e in range(each)))
             t.add("scale = exp(before - level)")
             for s in sums:
                 t.add(f"all_{s} *= scale", f"lost_{s} *= scale")
