@@ -72,10 +72,6 @@ class DeviceProgram:
 Texts = dict[StepText, int]
 
 
-def _numbered(texts: Texts, text: StepText) -> int:
-    return texts.setdefault(text, len(texts))
-
-
 def device_program(network: Network, forms: Forms) -> DeviceProgram:
     """Decide everything about a network's kernels and write them. Cost: milliseconds a type."""
     arenas = arenas_of(network)
@@ -86,41 +82,34 @@ def device_program(network: Network, forms: Forms) -> DeviceProgram:
         )
         cells.append(steps_of(normal, constant, forms.batch.packed) if normal else None)
     step_ptr = [0]
-    levels: list[int] = []
-    hoisted: list[bool] = []
-    begins: list[int] = []
+    steps_of_all: list[tuple[int, bool, int]] = []  # level, whether hoisted, where the weights begin
     places: list[tuple[int, ...]] = []
     early = np.zeros(arenas.slot_arena.shape, bool)
     collect = np.full(arenas.slot_arena.shape, -1, np.int32)
     weights = 0
     for t, (net_type, cell) in enumerate(zip(network.types, cells, strict=True)):
         own: list[int] = []
+        for step in cell.steps if cell else ():
+            own.append(weights)
+            steps_of_all.append((step.level, step.hoisted, weights))
+            weights += padded(step.floats, VECTOR)
         if cell is None:
-            begins += [0] * len(net_type.outputs)
-            levels += [0] * len(net_type.outputs)
-            hoisted += [False] * len(net_type.outputs)
+            steps_of_all += [(0, False, 0)] * len(net_type.outputs)
         else:
             early[t, sorted(cell.early)] = True
-            for step in cell.steps:
-                own.append(weights)
-                weights += padded(step.floats, VECTOR)
-                levels.append(step.level)
-                hoisted.append(step.hoisted)
-            begins += own
         places.append(tuple(own))
-        step_ptr.append(len(levels))
+        step_ptr.append(len(steps_of_all))
     for t, s in _collected(network):
-        collect[t, s] = len(levels)
-        levels.append(0)
-        hoisted.append(False)
-        begins.append(0)
+        collect[t, s] = len(steps_of_all)
+        steps_of_all.append((0, False, 0))
+    level, hoisted, begins = np.array(steps_of_all, np.int64).reshape(-1, 3).T
 
     def work(choices: Sequence[tuple[KernelChoice, ...]]) -> Work:
         return Work(
             step_ptr=np.array(step_ptr, np.int32),
-            level=np.array(levels, np.int32),
-            hoisted=np.array(hoisted, np.bool_),
-            weights=np.array(begins, np.int64),
+            level=level.astype(np.int32),
+            hoisted=hoisted.astype(np.bool_),
+            weights=np.ascontiguousarray(begins),
             kernel=_table(choices, "kernel").astype(np.int32),
             rows=_table(choices, "lanes").astype(np.int32),
             columns=_table(choices, "columns").astype(np.int32),
@@ -185,7 +174,7 @@ def _reduction(
 
 def _only(text: str, share: Share, texts: Texts) -> KernelChoice:
     """The one kernel of a step, whatever the number of lanes."""
-    return KernelChoice(_numbered(texts, StepText(text)), share.lanes, share.columns, ENDLESS)
+    return KernelChoice(texts.setdefault(StepText(text), len(texts)), share.lanes, share.columns, ENDLESS)
 
 
 def _choices(cell: CellSteps, step: Step, sizes: Sizes, texts: Texts) -> tuple[KernelChoice, ...]:
@@ -200,7 +189,7 @@ def _choices(cell: CellSteps, step: Step, sizes: Sizes, texts: Texts) -> tuple[K
             text, shared = tensor_text(cell, step, tile)
         else:
             text, shared = gate_text(cell, step, sizes, tile)
-        kernel = _numbered(texts, StepText(text, epilogue, shared))
+        kernel = texts.setdefault(StepText(text, epilogue, shared), len(texts))
         choices.append(KernelChoice(kernel, tile.lanes, tile.columns(units), limit))
     return tuple(choices)
 

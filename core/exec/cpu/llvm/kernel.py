@@ -128,32 +128,28 @@ class _Kernel:
         f, layout = self.f, self.layout
         for value, offset in layout.scratch:
             base = f.at("%scratch", 4 * offset * layout.tile)
-            pitch = 4 * layout.floats(value)
-            self._fill(layout.entries[value], base, pitch, "null", "0", "1", "0", most)
+            self._fill(layout.entries[value], base, 4 * layout.floats(value), ("0", most))
         for number, fixed in enumerate(layout.fixed):
             base = f.at("%constants", 4 * fixed.offset)
-            self._fill(len(layout.entries) + number, base, 0, "null", "0", "1", "0", most)
+            self._fill(len(layout.entries) + number, base, 0, ("0", most))
 
     def _fill_lanes(self, begin: str, count: str) -> None:
         """The addresses of inputs and outputs."""
         f, cell = self.f, self.layout.normal.cell
-        word = SLOT_WORDS * len(cell.inputs)
         for i in range(len(cell.inputs)):
             self._fill_input(i, begin, count)
-        for _, value in cell.outputs:
+        for word, (_, value) in enumerate(cell.outputs, SLOT_WORDS * len(cell.inputs)):
             base = f.pointer_item("%frame", word)
             entry = self.layout.entries[value]
-            self._fill(entry, base, 4 * self.layout.floats(value), "null", "0", "1", begin, count)
-            word += 1
+            self._fill(entry, base, 4 * self.layout.floats(value), (begin, count))
 
     def _fill_input(self, i: int, begin: str, count: str) -> None:
         f, layout = self.f, self.layout
         base, index, lists = (f.pointer_item("%frame", SLOT_WORDS * i + k) for k in (0, 1, 4))
         start, step = (f.item("i64", "%frame", SLOT_WORDS * i + k) for k in (2, 3))
-        pitch = 4 * layout.floats(i)
 
         def one_row_each() -> None:
-            self._fill(i, base, pitch, index, start, step, begin, count)
+            self._fill(i, base, 4 * layout.floats(i), (begin, count), (index, start, step))
 
         if (found := layout.lists[i]) is None:
             one_row_each()
@@ -172,8 +168,15 @@ class _Kernel:
         f.when(f.let(f"icmp eq ptr {lists}, null"), one_row_each, reduced)
 
     def _fill(
-        self, entry: int, base: str, pitch: int, index: str, start: str, step: str, first: str, count: str
+        self,
+        entry: int,
+        base: str,
+        pitch: int,
+        lanes: tuple[str, str],
+        rows: tuple[str, str, str] = ("null", "0", "1"),
     ) -> None:
+        """Call `fill` for an entry of the table. `lanes`: first and count; `rows`: index, start and step."""
+        (first, count), (index, start, step) = lanes, rows
         out = self.f.at("%table", 8 * entry * self.layout.tile)
         self.f.do(
             f"call void @fill(ptr {out}, ptr {base}, i64 {pitch}, ptr {index}, i64 {start}, i64 {step}, "

@@ -19,7 +19,7 @@ from abw.core.exec.cuda.text.rowwise import (
     guarded,
     load_part,
     open_step,
-    part_row,
+    operand_rows,
 )
 from abw.core.exec.cuda.text.text import Text, plus, times, u
 from abw.core.exec.cuda.tiles import VECTOR, Sizes, Tile
@@ -118,11 +118,7 @@ class _Gates:
         t.let(f"piece = thread % {u(pieces)} * {u(VECTOR)}", f"line = thread // {u(pieces)}")
         lines = [plus("line", i * rows_at_once) for i in range(chunks)]
         fits = None if tile.lanes * pieces % threads == 0 else f"line < {u(tile.lanes)}"
-        places = [t.name("p") for _ in range(chunks)]
-        for name, line in zip(places, lines, strict=True):
-            # lanes there are not read the last one's row; nobody looks at their sums
-            t.let(f"{name} = lane0 + {line}", f"{name} = {name} if {name} < lanes else lanes - {u(1)}")
-            t.let(f"{name} = {part_row(self.cell, segment.part, name)} + piece")
+        places = operand_rows(t, self.cell, segment.part, lines)
         fed = len(segment.fed)
         vectors = slab.elements * fed * tile.across
         weight_chunks = -(-vectors // threads)

@@ -59,6 +59,18 @@ def part_row(cell: CellSteps, part: Part, lane: str) -> str:
     return plus(row_of(cell, part.value, lane), cell.placement.column(part.value, part.start))
 
 
+def operand_rows(t: Text, cell: CellSteps, part: Part, lines: Sequence[str]) -> list[str]:
+    """The names of where an operand lies for these lanes of a tile, at the thread's `piece` of it.
+
+    Lanes that there are not read the last one's row; nobody looks at their sums.
+    """
+    names = [t.name("p") for _ in lines]
+    for name, line in zip(names, lines, strict=True):
+        t.let(f"{name} = lane0 + {line}", f"{name} = {name} if {name} < lanes else lanes - {u(1)}")
+        t.let(f"{name} = {part_row(cell, part, name)} + piece")
+    return names
+
+
 def load_part(t: Text, cell: CellSteps, part: Part, names: Sequence[str], place: str, element: str) -> None:
     """Four elements of an operand, from `element` on; zero beyond its end, where something else may lie."""
     aligned = cell.placement.column(part.value, part.start) % VECTOR == 0

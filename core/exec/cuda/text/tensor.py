@@ -17,7 +17,7 @@ floats, and the weights of every four elements begin 8 banks after those before.
 from __future__ import annotations
 
 from abw.core.exec.cuda.steps import CellSteps, Step
-from abw.core.exec.cuda.text.rowwise import SIGNATURE, ZERO, epilogue_call, open_step, part_row
+from abw.core.exec.cuda.text.rowwise import SIGNATURE, ZERO, epilogue_call, open_step, operand_rows
 from abw.core.exec.cuda.text.text import Text, plus, times, u
 from abw.core.exec.cuda.tiles import FRAGMENT, SLABS, VECTOR, WARP, TensorTile
 from abw.core.exec.lower.rows import padded
@@ -73,12 +73,8 @@ class _Tensor:
         t, tile, length = self.t, self.tile, self.weights.depth(segment.part)
         chunks = -(-tile.lanes * FRAGMENT // VECTOR // tile.threads)
         t.let(f"piece = thread % U4 * {u(VECTOR)}", "line = thread // U4")
-        places = [t.name("p") for _ in range(chunks)]
-        for i, name in enumerate(places):
-            # lanes there are not read the last one's row; nobody looks at their sums
-            t.let(f"{name} = lane0 + {plus('line', i * tile.threads // 4)}")
-            t.let(f"{name} = {name} if {name} < lanes else lanes - {u(1)}")
-            t.let(f"{name} = {part_row(self.cell, segment.part, name)} + piece")
+        lines = [plus("line", i * tile.threads // 4) for i in range(chunks)]
+        places = operand_rows(t, self.cell, segment.part, lines)
         t.let(f"source = {plus('block', begin)} + {times('thread', VECTOR)}")
         t.let(f"target = line * {u(FRAGMENT)} + piece")
 
