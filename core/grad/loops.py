@@ -287,27 +287,21 @@ def _of_nodes(
     step: int,
     operand: Ints,
 ) -> None:
-    """Write what is read of each node itself, to each `step`-th place: an operand, an output, its gradient.
-
-    A loop for each: which it is would be asked again and again.
-    """
+    """Write what is read of each node itself to each `step`-th place: an operand, an output, a gradient."""
     given_ptr, given = graph[1], graph[2]
     shift, wide = shifts
     ptr, members = lists
-    if kind == OPERAND:
-        for v in nodes:
-            operand[place] = _wide(given[given_ptr[v] + a], shift, wide)
-            place += step
-    elif kind == OUTPUT:
-        for v in nodes:
-            operand[place] = (v << wide) + a
-            place += step
-    else:
-        for v in nodes:
+    for v in nodes:
+        if kind == OPERAND:
+            reference = _wide(given[given_ptr[v] + a], shift, wide)
+        elif kind == OUTPUT:
+            reference = (v << wide) + a
+        else:
             value = (v << shift) + a
             begin, found = ptr[value], ptr[value + 1] - ptr[value]
-            operand[place] = LISTED - value if found > 1 else (members[begin] if found else none)
-            place += step
+            reference = LISTED - value if found > 1 else (members[begin] if found else none)
+        operand[place] = reference
+        place += step
 
 
 @njit
