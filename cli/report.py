@@ -32,6 +32,8 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
     if used := report.get("weights"):
         count = ", ".join(f"{number} of {kind}" for kind, number in used["converted"].items())
         put(f"weights {used['path']}" + (f" ({count}, made float32)" if count else ""))
+    elif report.get("mapped_weights"):
+        put("weights are random: the spec has a map of weights but no file (--weights FILE)", style="yellow")
     put(f"{amount(report['instances_per_second'])} instances/s", style="bold")
     if auto := report.get("auto_batch"):
         put(_tried(report["batch"], auto))

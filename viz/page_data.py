@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.base.errors import number_of
 from abw.core.exec.precision import Precision
 from abw.core.graph.bounds import depths, lower_bound
 from abw.core.graph.dag import Dag
@@ -49,8 +50,9 @@ def scene_document(scene: Scene) -> dict[str, Any]:
     types = range(len(dag.types))
     bound = lower_bound(dag)
     instances = int(scene.instance.max(initial=-1)) + 1
+    sizes = (len(dag), "node"), (len(dag.succ), "edge"), (instances, "instance")
     facts = [
-        f"{len(dag):,} nodes, {len(dag.succ):,} edges, {instances:,} instance{'' if instances == 1 else 's'}",
+        ", ".join(number_of(*size) for size in sizes),
         f"mini-batch {scene.number + 1} of {scene.mini_batches}",
         f"lower bound {int(bound.sum()):,} batches",
     ]

@@ -153,6 +153,11 @@ def did_you_mean(name: str, allowed: Sequence[str]) -> str:
     return f"one of: {', '.join(sorted(allowed))}" if allowed else ""
 
 
+def number_of(count: int, noun: str) -> str:
+    """A number with its noun: 1 instance, 1,200 instances."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def missing_file(path: Path) -> str:
     """A hint where a file is not there: a similar name beside it, else the files of its kind, or no folder.
 

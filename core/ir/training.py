@@ -96,7 +96,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """`decay` is that of matrices; vectors and tables have none. PyTorch's formulas."""
+    """PyTorch's formulas. `decay` applies to all parameters, and to the rows of tables that a step reads."""
 
     name: OptimizerName = "adam"
     rate: float = 1e-3

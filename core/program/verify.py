@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.base.errors import number_of
 from abw.core.program.running.eager import Weighed
 from abw.core.program.running.fibers import Done, Failed, Program
 from abw.core.program.running.results import noted
@@ -43,14 +44,14 @@ class Verified:
 
     def __str__(self) -> str:
         said = [
-            f"{self.instances} instances, {self.decisions} decisions: {len(self.wrong)} wrong, "
-            f"{self.close} otherwise in double precision, but as good within the tolerance",
-            f"least margin {self.margin:.3g}; largest difference of a value {self.difference:.3g} "
+            f"{number_of(self.instances, 'instance')}, {number_of(self.decisions, 'decision')}: "
+            f"{len(self.wrong)} wrong, {self.close} different in double precision but within the tolerance",
+            f"smallest margin {self.margin:.3g}; largest difference of a value {self.difference:.3g} "
             f"(tolerance {self.tolerance:g})",
         ]
         said += [f"wrong: instance {i}, {how}, by {by:.3g}" for i, how, by in self.wrong[:10]]
         if self.unlike_alone:
-            said.append(f"instances that run otherwise alone: {', '.join(map(str, self.unlike_alone[:10]))}")
+            said.append(f"instances with other results alone: {', '.join(map(str, self.unlike_alone[:10]))}")
         return "\n".join(said)
 
 

@@ -156,7 +156,7 @@ class _SpecRun(ModelRun):
             "passes": options.passes,
             "hoist": self.hoist,
             "seed": options.seed,
-            "weights": self.trained and weights_document(self.trained),
+            **weights_document(model, self.trained),
             "threads": options.threads,
         }
 

@@ -23,7 +23,7 @@ from abw.core.base.parallel import overlapping
 from abw.core.base.progress import Clock, Progress, Quiet
 from abw.core.data.feed import STDIN, Feed, Section
 from abw.core.data.stream import Bad, Chunk, Some
-from abw.core.exec.trained import Trained
+from abw.core.exec.trained import Owner, Trained
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.policy.schedule import Schedule
@@ -355,13 +355,18 @@ def shown_data(path: Path) -> str:
     return "stdin" if str(path) == STDIN else str(path)
 
 
-def weights_document(trained: Trained) -> dict[str, Any]:
-    """The document on a file of trained weights in a report."""
-    return {
+def weights_document(owner: Owner, trained: Trained | None) -> dict[str, Any]:
+    """Describe the file of weights, or say that they are random, and whether the spec maps a file's."""
+    found = trained and {
         "path": str(trained.file.path),
         "format": trained.file.format,
         "sha256": trained.file.sha256,
         "converted": dict(trained.converted),
+    }
+    return {
+        "weights": found,
+        "random_weights": found is None,
+        "mapped_weights": bool(owner.weights.map),
     }
 
 

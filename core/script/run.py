@@ -246,7 +246,7 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
             "passes": [],
             "hoist": False,
             "seed": settled.seed,
-            "weights": trained and weights_document(trained),
+            **weights_document(library, trained),
             "threads": settled.threads,
         }
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.errors import AbwError, InstanceError
+from abw.core.base.errors import AbwError, InstanceError, number_of
 from abw.core.data.stream import Piece
 from abw.core.store.outputs import Column, Output
 
@@ -44,7 +44,8 @@ class Ragged(Sequence[Floats]):
 
     def __repr__(self) -> str:
         shape = ", ".join(map(str, ("m", *self.values.shape[1:])))
-        return f"Ragged: {len(self.values)} values of {len(self)} instances, each ({shape})"
+        size = f"{number_of(len(self.values), 'value')} of {number_of(len(self), 'instance')}"
+        return f"Ragged: {size}, each ({shape})"
 
 
 class Outputs(Mapping[str, Ragged]):
@@ -67,7 +68,7 @@ class Outputs(Mapping[str, Ragged]):
         return len(self._columns)
 
     def __repr__(self) -> str:
-        wrong = [f"errors: of {len(self.errors)} instances"] if self.errors else []
+        wrong = [f"errors: {number_of(len(self.errors), 'instance')}"] if self.errors else []
         return "\n".join([*(f"{name}: {column!r}" for name, column in self.items()), *wrong])
 
 

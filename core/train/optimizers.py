@@ -1,7 +1,7 @@
 """Optimisers: how a gradient changes the parameters, by the formulas of PyTorch's `torch.optim`.
 
-Of tables only the rows are changed that a mini-batch has read, their moments too (PyTorch's `SparseAdam`; the
-same as for a matrix where the optimiser has no momentum and there is no decay).
+A step changes only the rows of tables that the mini-batch has read, with their moments and their decay, as
+PyTorch's `SparseAdam` does. Without momentum and decay a dense update would give the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Share = Callable[[Callable[[int, int], object], int, str], None]
 
 
 def at_once(work: Callable[[int, int], object], amount: int, kind: str) -> None:
-    """All of some work, on this thread."""
+    """Do all of some work on this thread."""
     work(0, 1)
 
 
@@ -67,10 +67,10 @@ class Stepper:
         values = params.values[:trained]
         self._floats = np.array([value.size for value in values], np.int64)
         self._begin = np.cumsum(self._floats) - self._floats
-        self._decay = np.array([optimizer.decay if v.ndim == 2 else 0 for v in values], np.float32)
+        self._decay = np.full(len(values), optimizer.decay, np.float32)
 
     def step(self, gradient: Gradient, factor: float = 1.0, share: Share = at_once) -> None:
-        """Change the parameters in place; the learning rate is multiplied with `factor`. Cost: O(changed).
+        """Change the parameters in place, with the learning rate multiplied by `factor`. Cost: O(changed).
 
         `share` divides the work among threads (see `Executor.share`).
         """
@@ -97,7 +97,7 @@ class Stepper:
             _change(code, state, self._begin, self._floats, self._decay, theirs, numbers, (part, parts))
 
         share(change, theirs.size, "step")
-        if made.name in ("adam", "adamw"):  # SparseAdam adds epsilon to the root before it is made larger
+        if made.name == "adam":  # SparseAdam adds epsilon to the root before it is made larger
             numbers = (*numbers[:3], np.float32(made.epsilon / math.sqrt(numbers[5])), *numbers[4:])
         at = sum(value.size for value in self._params.values)
         for number, table in enumerate(self._params.tables):
@@ -105,7 +105,8 @@ class Stepper:
                 own = single(gradient.tables[number].ravel())
                 rows, floats = gradient.rows[number].astype(np.int64), table.size // len(table)
                 begin, each = at + rows * floats, np.full(len(rows), floats)
-                _change(code, state, begin, each, np.zeros(len(rows), np.float32), own, numbers, (0, 1))
+                decay = np.full(len(rows), made.decay, np.float32)
+                _change(code, state, begin, each, decay, own, numbers, (0, 1))
             at += table.size
 
 

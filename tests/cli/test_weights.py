@@ -19,6 +19,7 @@ SIZES = ("--set", "hidden=5", "--set", "embed=6")
 def test_a_run_with_weights(abw: Abw, root: Path) -> None:
     plain = abw("run", SPEC, *SIZES, "--limit", "12", "-q", "--json").json()
     assert plain["weights"] is None and plain["training"]["fresh"]
+    assert plain["random_weights"] and plain["mapped_weights"]
     done = abw("run", SPEC, *SIZES, "--limit", "12", "--weights", FILE, "--verify", "-q", "--json")
     report = done.json()
     assert report["weights"] == {
@@ -27,6 +28,7 @@ def test_a_run_with_weights(abw: Abw, root: Path) -> None:
         "sha256": hashlib.sha256((root / FILE).read_bytes()).hexdigest(),
         "converted": {},
     }
+    assert not report["random_weights"] and report["mapped_weights"]
     assert not report["training"]["fresh"]  # the policy that was learned without weights
     with (
         np.load(Path(report["path"]) / "outputs.npz") as kept,
@@ -35,6 +37,14 @@ def test_a_run_with_weights(abw: Abw, root: Path) -> None:
         np.testing.assert_allclose(kept["tags"], expected["arr_0"], rtol=0, atol=1e-5)
     assert (Path(report["path"]) / "spec/data/words.txt").is_file()
     assert abw("viz").code == 0
+
+
+def test_a_run_says_that_its_weights_are_random(abw: Abw) -> None:
+    said = "weights are random: the spec has a map of weights but no file (--weights FILE)"
+    few = (*SIZES, "--limit", "2", "--policy", "agenda", "--no-keep")
+    assert said in " ".join(abw("run", SPEC, *few).out.split())
+    assert "random" not in abw("run", SPEC, *few, "--weights", FILE).out
+    assert "random" not in abw("run", "specs/treelstm.yaml", "--limit", "2", "--no-keep").out
 
 
 def test_a_run_says_what_was_converted(abw: Abw, root: Path, tmp_path: Path) -> None:

@@ -343,6 +343,8 @@ def test_import_abw_is_cheap_and_says_what_it_offers() -> None:
 def test_outputs_show_themselves() -> None:
     outputs = abw.load("specs/treelstm.yaml", dims={"hidden": 8})(TREES)
     assert repr(outputs) == "classes: Ragged: 9 values of 3 instances, each (m, 5)"
+    one = abw.load("specs/treelstm.yaml", dims={"hidden": 8})([TREES[0]])
+    assert "of 1 instance, each" in repr(one)
     assert list(outputs) == ["classes"]
     assert json.dumps(outputs["classes"][1].tolist())
 

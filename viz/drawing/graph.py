@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from abw.core.base.errors import AbwError
+from abw.core.base.errors import AbwError, number_of
 from abw.viz.data.pictures import GraphPicture
 from abw.viz.drawing.layered import across, bundled, depth_first, with_bends
 from abw.viz.drawing.svg import Sheet, Svg, number, swatch, tag, tipped
@@ -93,7 +93,7 @@ def graph_svg(picture: GraphPicture, policy: str | None = None) -> Svg:
             sheet.reach(MARGIN + last - first)
             y += high + BELOW
     count = int(picture.instance.max(initial=-1)) + 1
-    label = f"graph of {len(picture.type)} nodes in {count} instances"
+    label = f"graph of {number_of(len(picture.type), 'node')} in {number_of(count, 'instance')}"
     return sheet.svg(max(y - BELOW, TOP) + MARGIN, label)
 
 
@@ -203,6 +203,7 @@ def graph_text(picture: GraphPicture) -> RenderableType:
             *(str(batch + 1) for batch in picture.batch[:, v]),
             " ".join(map(str, reads[:12])) + (" …" if len(reads) > 12 else ""),
         )
-    said = f"{count} nodes, {len(picture.source)} edges, {instances} instances"
+    sizes = (count, "node"), (len(picture.source), "edge"), (instances, "instance")
+    said = ", ".join(number_of(*size) for size in sizes)
     rest = left_out(count - ROWS, f"and {count - ROWS} nodes more: --svg draws, --html lets you walk through")
     return Group(Text(said, style="dim"), rows, *rest)

@@ -29,7 +29,7 @@ OPTIMIZER = Section(
     {
         "name": word("Its name.", OPTIMIZERS),
         "rate": number("The learning rate."),
-        "decay": number("Weight decay of matrices."),
+        "decay": number("Weight decay of all parameters."),
         **{name: number(f"PyTorch's {name}.") for name in ("momentum", "beta1", "beta2", "epsilon")},
     },
     ("name",),

@@ -26,12 +26,14 @@ def optimizer(name: str, decay: float = 0.1) -> Optimizer:
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_steps_are_pytorchs(name: str) -> None:
-    params = Params((GOLDEN["W"], GOLDEN["b"]), ()).flattened()
+    """Matrix, vector and a table of which each step reads all rows; all decay."""
+    params = Params((GOLDEN["W"], GOLDEN["b"]), (GOLDEN["T"],)).flattened()
     stepper = Stepper(optimizer(name), params, 2)
+    rows = np.arange(len(GOLDEN["T"]), dtype=np.int32)
     for step in range(6):
         values = np.concatenate([GOLDEN[f"grad.{step}.{p}"].ravel() for p in ("W", "b")])
-        stepper.step(Gradient(values, {}, {}))
-        for p, value in zip(("W", "b"), params.values, strict=True):
+        stepper.step(Gradient(values, {0: rows}, {0: GOLDEN[f"grad.{step}.T"]}))
+        for p, value in zip(("W", "b", "T"), (*params.values, *params.tables), strict=True):
             np.testing.assert_allclose(value, GOLDEN[f"{name}.{step}.{p}"], rtol=2e-5, atol=1e-6)
 
 
@@ -51,12 +53,12 @@ def test_defaults_are_pytorchs() -> None:
     made = {"sgd": optim.SGD, "adam": optim.Adam, "adamw": optim.AdamW, "adagrad": optim.Adagrad}
     for name, kind in made.items():
         theirs = kind([tensor]).defaults
-        told = {"rate": theirs["lr"], "decay": theirs["weight_decay"]}
+        found = {"rate": theirs["lr"], "decay": theirs["weight_decay"]}
         if "adam" in name:
-            told |= {"beta1": theirs["betas"][0], "beta2": theirs["betas"][1]}
+            found |= {"beta1": theirs["betas"][0], "beta2": theirs["betas"][1]}
         if name != "sgd":
-            told["epsilon"] = theirs["eps"]
-        assert told == OPTIMIZERS[name], name  # type: ignore[index]
+            found["epsilon"] = theirs["eps"]
+        assert found == OPTIMIZERS[name], name  # type: ignore[index]
     assert optim.SGD([tensor]).defaults["lr"] == OPTIMIZERS["momentum"]["rate"]
 
 
@@ -71,10 +73,8 @@ def test_rows_of_a_table_change_as_a_vector_does_and_others_stay(name: str) -> N
         g = random.standard_normal((1, 3)).astype(np.float32)
         stepper.step(Gradient(np.zeros(1, np.float32), {0: np.array([3], np.int32)}, {0: g}))
         other.step(Gradient(g[0], {}, {}))
-    # SparseAdam's epsilon is another by some 1e-7
-    np.testing.assert_allclose(
-        params.tables[0][3], alone.values[0], rtol=0, atol=1e-6 if "adam" in name else 0
-    )
+    # SparseAdam's epsilon differs by some 1e-7
+    np.testing.assert_allclose(params.tables[0][3], alone.values[0], rtol=0, atol=1e-6 * (name == "adam"))
     assert np.array_equal(np.delete(params.tables[0], 3, 0), np.delete(table, 3, 0))
 
 

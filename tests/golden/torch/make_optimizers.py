@@ -1,4 +1,4 @@
-"""What PyTorch's optimisers make of a matrix and a vector in six steps: `optimizers.npz`.
+"""What PyTorch's optimisers make of a matrix, a vector and a table in six steps: `optimizers.npz`.
 
 `python tests/golden/torch/make_optimizers.py` writes it anew. Needs torch; the tests do not.
 """
@@ -20,25 +20,27 @@ DECAY = 0.1
 def main() -> None:
     """Write the start, the gradients, and what each optimiser made of them."""
     random = np.random.default_rng(0)
-    start = {"W": random.standard_normal((3, 5)), "b": random.standard_normal(4)}
+    start = {
+        "W": random.standard_normal((3, 5)),
+        "b": random.standard_normal(4),
+        "T": random.standard_normal((4, 3)),
+    }
     found: dict[str, Any] = {name: value.astype(np.float32) for name, value in start.items()}
     for step in range(STEPS):
         for name, value in start.items():
             found[f"grad.{step}.{name}"] = random.standard_normal(value.shape).astype(np.float32)
     makers: dict[str, Any] = {
-        "sgd": lambda groups: torch.optim.SGD(groups, lr=RATES["sgd"]),
-        "momentum": lambda groups: torch.optim.SGD(groups, lr=RATES["momentum"], momentum=0.9),
-        "adam": lambda groups: torch.optim.Adam(groups, lr=RATES["adam"]),
-        "adamw": lambda groups: torch.optim.AdamW(groups, lr=RATES["adamw"]),
-        "adagrad": lambda groups: torch.optim.Adagrad(groups, lr=RATES["adagrad"]),
+        "sgd": lambda params: torch.optim.SGD(params, lr=RATES["sgd"], weight_decay=DECAY),
+        "momentum": lambda params: torch.optim.SGD(
+            params, lr=RATES["momentum"], momentum=0.9, weight_decay=DECAY
+        ),
+        "adam": lambda params: torch.optim.Adam(params, lr=RATES["adam"], weight_decay=DECAY),
+        "adamw": lambda params: torch.optim.AdamW(params, lr=RATES["adamw"], weight_decay=DECAY),
+        "adagrad": lambda params: torch.optim.Adagrad(params, lr=RATES["adagrad"], weight_decay=DECAY),
     }
     for optimizer, make in makers.items():
         params = {name: torch.tensor(found[name], requires_grad=True) for name in start}
-        groups = [
-            {"params": [params["W"]], "weight_decay": DECAY},
-            {"params": [params["b"]], "weight_decay": 0.0},
-        ]
-        made = make(groups)
+        made = make(list(params.values()))
         for step in range(STEPS):
             for name, param in params.items():
                 param.grad = torch.tensor(found[f"grad.{step}.{name}"])

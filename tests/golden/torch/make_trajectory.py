@@ -17,18 +17,16 @@ STEPS, BATCH, RATE, DECAY = 40, 4, 0.05, 1e-4
 
 
 def main() -> None:
-    """AdaGrad on the labels of all nodes, four trees a step; matrices decay, rows of the table do not."""
+    """AdaGrad on the labels of all nodes, four trees a step, with decay, of tables that of rows read."""
     torch.set_num_threads(1)
     model = TreeLSTM()
     model.load_state_dict(load_file(HERE / "torch-treelstm.safetensors"))
     every = list(trees())
     lines = (DATA / "trees.txt").read_text().splitlines()[:LIMIT]
     labels = [torch.tensor([int(n) for n in re.findall(r"\((\d)", line)]) for line in lines]
-    matrices = [model.leaf.weight, model.node.weight, model.out.weight]
-    others = [model.embed.weight, model.leaf.bias, model.node.bias, model.out.bias]
-    optimizer = torch.optim.Adagrad(
-        [{"params": matrices, "weight_decay": DECAY}, {"params": others}], lr=RATE
-    )
+    table = model.embed.weight
+    others = [value for value in model.parameters() if value is not table]
+    optimizer = torch.optim.Adagrad([{"params": others, "weight_decay": DECAY}, {"params": [table]}], lr=RATE)
     losses = []
     for step in range(STEPS):
         first = step * BATCH % LIMIT
@@ -38,6 +36,8 @@ def main() -> None:
         losses.append(float(loss.detach()))
         optimizer.zero_grad()
         (loss / BATCH).backward()
+        read = table.grad.abs().sum(1, keepdim=True) > 0
+        table.grad += DECAY * read * table.detach()
         optimizer.step()
     state = {name: value.detach().numpy() for name, value in model.state_dict().items()}
     np.savez_compressed(HERE / "trajectory.npz", losses=np.array(losses), **state)
