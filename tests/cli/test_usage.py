@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 
-from abw.cli.groups import Command
+from abw.cli.groups import chosen, flag, flattened, group, option, without
 from abw.cli.reference import commands
 from tests.cli.conftest import Abw
 
@@ -132,15 +134,52 @@ def test_quiet_commands_print_nothing_but_what_was_asked_for(abw: Abw, tmp_path:
     assert "lower bound" in abw("compare", "sst", *size, *few, "--quiet").out
 
 
-def test_every_command_takes_quiet() -> None:
+def test_every_command_takes_quiet_and_json() -> None:
     for name, command in commands().items():
-        if not getattr(command, "commands", None):
-            has = any("--quiet" in param.opts for param in command.params)
-            assert has or isinstance(command, Command), name
+        for name_of_flag in ("--quiet", "--json"):
+            has = any(name_of_flag in param.opts for param in command.params)
+            assert has or getattr(command, "commands", None), (name, name_of_flag)
+
+
+def test_commands_that_change_something_report_it_as_json(abw: Abw, tmp_path: Path) -> None:
+    made = abw("new", "tree", str(tmp_path / "made"), "--json").json()
+    assert str(tmp_path / "made" / "model.yaml") in made["paths"]
+    assert abw("run", "sst", *SMALL, "--limit", "4").code == 0
+    noted = abw("runs", "note", "1", "first", "--tag", "x", "--json").json()
+    assert (noted["note"], noted["tags"]) == ("first", ["x"])
+    assert abw("runs", "prune", "--keep", "0", "--json").json()["removed"] == []
+    removed = abw("runs", "rm", "1", "--json").json()
+    assert removed["removed"] == [noted["path"]] and removed["bytes"] > 0
+
+
+@group
+class Sizes:
+    """Options of a command for tests."""
+
+    small_size: int = option("The size.", "N", "-s", default=3, least=1)
+    other: str | None = option("Another.", program="because")
+    on: bool = flag("A flag.", "--switch")
+
+
+def test_options_of_a_group_are_parameters_of_the_command() -> None:
+    seen = []
+
+    def command(sizes: Annotated[Sizes, without("other")], name: str) -> None:
+        seen.append((sizes, name))
+
+    flat = flattened(command)
+    parameters = inspect.signature(flat).parameters
+    assert list(parameters) == ["small_size", "on", "name"]
+    assert parameters["small_size"].default.param_decls == ("--small-size", "-s")
+    assert parameters["on"].default.param_decls == ("--switch",)
+    flat(small_size=5, on=True, name="x")
+    assert seen == [(Sizes(small_size=5, other=None, on=True), "x")]
+    assert [name for name, _ in chosen(seen[0][0])] == ["--small-size", "--switch"]
+    assert not list(chosen(Sizes()))
 
 
 @pytest.mark.parametrize("command", [("specs",), ("check", "lattice"), ("doctor",), ("runs", "show")])
 def test_quiet_where_there_is_nothing_to_leave_out(abw: Abw, command: tuple[str, ...]) -> None:
     plain = abw(*command)
-    for flag in ("--quiet", "-q"):
-        assert abw(*command, flag) == plain
+    for quiet in ("--quiet", "-q"):
+        assert abw(*command, quiet) == plain
