@@ -450,7 +450,7 @@ class LoadedModel:
             return
         part = self._part(instances, leave_out, windows)
         workload = part.workload
-        if len(part.windows) == 1 and leave_out is None and workload.ground is None:  # somebody waits for it
+        if len(part.windows) == 1 and leave_out is None and workload.growing is None:  # somebody waits for it
             executor, checked = self._current(), self._check_finite
             found = run_one(workload, self._ready(), executor, *part.windows[0], keep_all=checked)
             if found is not None:

@@ -94,8 +94,8 @@ class Growing:
             overrides = Overrides(dims, batch=instances, limit=instances, allow_outside=True)
             self.ready = ready(open_model(spec, overrides))
         self.workload = self.ready.read()
-        assert self.workload.ground is not None
-        compiled = self.ready.executor.rounds(self.workload.ground.sprouter)
+        assert self.workload.growing is not None
+        compiled = self.ready.executor.rounds(self.workload.growing.growth_model)
         if isinstance(compiled, str):
             raise AbwError(f"the rounds are not compiled: {compiled}")
         self.rounds: list[float] = []
@@ -116,8 +116,8 @@ class Growing:
         def batched(graph: Graph) -> Schedule:
             return policy.schedule(graph.dag)
 
-        assert self.workload.ground is not None
-        of = self.workload.binding, self.workload.ground, self.ready.executor, batched
+        assert self.workload.growing is not None
+        of = self.workload.binding, self.workload.growing, self.ready.executor, batched
         return grow(*of, 0, len(self.workload.instances))
 
     def at_least(self, lengths: list[int], peak: float) -> float:
@@ -125,9 +125,9 @@ class Growing:
 
         In each round the longer of the products at the peak and reading all weights once counts.
         """
-        network, sprouter = self.ready.networks.network, self.ready.networks.sprouter
-        assert sprouter is not None
-        during = sorted(sprouter.phases.during)
+        network, growth_model = self.ready.networks.network, self.ready.networks.growth_model
+        assert growth_model is not None
+        during = sorted(growth_model.phases.during)
         packed = packed_bytes(network)
         flops = int(arenas_of(network).product_flops[during].sum())
         read = read_seconds(sum(packed.get(t, 0) for t in during))

@@ -163,7 +163,7 @@ def run_all(
     mini-batch is yielded; without it, they are errors. With `keep_all`, the values of all nodes are kept, not
     only outputs (`outputs_to_keep`). Errors: InstanceError; TooLargeError if one instance alone does not fit.
     """
-    if workload.ground is not None:
+    if workload.growing is not None:
         for number, (first, last) in enumerate(workload.windows() if windows is None else windows):
             yield from _grown(workload, policy, executor, clock, number, first, last, leave_out)
         return
@@ -187,7 +187,7 @@ def _grown(
     leave_out: Callable[[InstanceError], None] | None,
 ) -> Iterator[tuple[MiniBatch, Result]]:
     """Grow the instances of a window, in several mini-batches if some are left out or not all fit."""
-    assert workload.ground is not None
+    assert workload.growing is not None
     networks = workload.networks
 
     def batched(graph: Graph) -> Schedule:
@@ -199,7 +199,7 @@ def _grown(
         if first == last:
             continue
         try:
-            grown = grow(workload.binding, workload.ground, executor, batched, first, last, clock)
+            grown = grow(workload.binding, workload.growing, executor, batched, first, last, clock)
         except InstanceError as error:
             if leave_out is None:
                 raise
@@ -308,11 +308,11 @@ def in_pieces(
 
 def history_of(workload: Workload, batch: MiniBatch, result: Result) -> History:
     """Describe how a mini-batch has grown (`history`). Raises ValueError for one that has not."""
-    ground, grown = workload.ground, batch.grown
-    if ground is None or grown is None:
+    growing, grown = workload.growing, batch.grown
+    if growing is None or grown is None:
         raise ValueError("the mini-batch has not grown")
     nodes, read = result.nodes, result.values
-    return history(ground, batch.first, batch.last, grown.instances, nodes, read, grown.picks)
+    return history(growing, batch.first, batch.last, grown.instances, nodes, read, grown.picks)
 
 
 def history_again(model: Model, first: int, last: int, seed: int = 0) -> History | None:
@@ -323,7 +323,7 @@ def history_again(model: Model, first: int, last: int, seed: int = 0) -> History
     """
     networks = open_networks(model, "cell")
     workload = open_workload(model, read_instances(model.data, last - first, first), networks)
-    if workload.ground is None:
+    if workload.growing is None:
         return None
     executor, clock = usual_executor(model, networks, seed), Clock("construct", "schedule", "plan", "execute")
     batch, result = next(run_all(workload, Critical(), executor, clock))

@@ -187,7 +187,7 @@ def should_parallelise(workload: Workload, windows: Sequence[tuple[int, int]]) -
 
     Growing ones run one by one.
     """
-    if len(windows) < 2 or workload.ground is not None:
+    if len(windows) < 2 or workload.growing is not None:
         return False
     network, start = workload.network, workload.instances.start
     vertices = max(int(start[last] - start[first]) for first, last in windows)

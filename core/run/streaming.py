@@ -234,17 +234,17 @@ class RanModel(Ran[Rows]):
 
     def verify(self) -> tuple[float, int, int]:
         """Compare every node with the reference, and make all decisions of growth again."""
-        batch, run, grown, ground = self.batch, self.run, self.batch.grown, self.workload.ground
+        batch, run, grown, growing = self.batch, self.run, self.batch.grown, self.workload.growing
         check_plans(batch)
         graph = batch.graph if grown else self.workload.unfused(batch.first, batch.last)
         assert run.params
         worst, expected = compare_with_reference(
             graph, self.result, run.executor, run.params, run.networks.fusion
         )
-        if grown is None or ground is None:
+        if grown is None or growing is None:
             return worst, 0, 0
         name, tolerance = run.executor.name, allowed(run.executor.precision, TOLERANCE)
-        found = recheck(ground.sprouter, grown.instances, expected, tolerance, name, grown.picks)
+        found = recheck(growing.growth_model, grown.instances, expected, tolerance, name, grown.picks)
         return worst, found.decisions, found.close
 
 

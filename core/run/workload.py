@@ -46,8 +46,8 @@ class Networks:
     """A model's network of cells, the bytecode that constructs its graphs, and networks derived from it.
 
     `ops`: the network of operations, at granularity `op`. `fusion`: that network, or the one of cells, with
-    reductions read in place. `groups`: groups of types that policies treat as one type, if any. `sprouter`:
-    the rounds of a model that grows, which executors compile once.
+    reductions read in place. `groups`: groups of types that policies treat as one type, if any.
+    `growth_model`: of a model that grows what its rounds are made of.
     """
 
     cells: Network
@@ -55,7 +55,7 @@ class Networks:
     ops: OpNetwork | None = None
     fusion: Fusion | None = None
     groups: Groups | None = None
-    sprouter: GrowthModel | None = None
+    growth_model: GrowthModel | None = None
 
     @property
     def network(self) -> Network:
@@ -85,13 +85,13 @@ class Networks:
 class Workload:
     """A model with its instances and its networks.
 
-    With a `ground`, the instances have not grown yet (`abw.core.run.growing.grow`), and have no graphs.
+    With a `growing`, the instances have not grown yet (`abw.core.run.growing.grow`), and have no graphs.
     """
 
     model: Model
     binding: Binding
     networks: Networks
-    ground: GrowthData | None = None
+    growing: GrowthData | None = None
 
     @property
     def network(self) -> Network:
@@ -169,11 +169,11 @@ def open_networks(
         raise AbwError(message, hint=hint, exit_code=2)
     cells = cell_network(model, layout)
     ops = op_network(cells) if granularity == "op" else None
-    sprouter = None
+    growth_model = None
     if model.growth:
         phases, _ = phases_of(model.types, model.schema, model.growth)
-        sprouter = GrowthModel(model, model.growth, cells, phases)
-    found = Networks(cells, program_of(model, cells), ops, sprouter=sprouter)
+        growth_model = GrowthModel(model, model.growth, cells, phases)
+    found = Networks(cells, program_of(model, cells), ops, growth_model=growth_model)
     if fuse:
         found = replace(found, fusion=fuse_network(found.unfused))
     groups = group_types(found.network)
@@ -182,14 +182,14 @@ def open_networks(
 
 def open_workload(model: Model, instances: Instances, networks: Networks) -> Workload:
     """Bind a model to instances. Errors: DataError (an unknown word, a missing row)."""
-    sprouter = networks.sprouter
+    growth_model = networks.growth_model
     instances = with_derived(instances, model.given)
     there = {*instances.schema.kinds, *instances.schema.fields}
-    if sprouter is None or sprouter.growth.decided | sprouter.growth.grown <= there:
+    if growth_model is None or growth_model.growth.decided | growth_model.growth.grown <= there:
         return Workload(model, bind(model, networks.cells, networks.program, instances), networks)
-    instances = with_room(instances, sprouter.growth, sprouter.extended(instances.schema))
+    instances = with_room(instances, growth_model.growth, growth_model.extended(instances.schema))
     binding = bind(model, networks.cells, networks.program, instances)
-    return Workload(model, binding, networks, GrowthData(sprouter, instances))
+    return Workload(model, binding, networks, GrowthData(growth_model, instances))
 
 
 def load_workload(
@@ -217,7 +217,7 @@ def whole(
 
     They grow on a prepared executor, or on the usual one, always by cells. Errors: InstanceError.
     """
-    if workload.ground is None:
+    if workload.growing is None:
         return workload
     model, networks = workload.model, workload.networks
     executor = executor or usual_executor(model, networks, seed)
@@ -226,7 +226,7 @@ def whole(
         return Critical().schedule(graph.dag)
 
     last = len(workload.instances) if count is None else count
-    grown = grow(workload.binding, workload.ground, executor, batched, 0, last)
+    grown = grow(workload.binding, workload.growing, executor, batched, 0, last)
     return open_workload(model, grown.instances, networks)
 
 
@@ -314,7 +314,7 @@ def open_sample(
                     continue
                 workload = open_workload(model, part.instances, networks)
                 good = len(part.instances)
-                grows = workload.ground is not None
+                grows = workload.growing is not None
                 try:
                     found = whole(workload, executor=executor)
                     if skip_bad and not grows:

@@ -137,10 +137,10 @@ class _Graphs:
 def _scheduled(workload: Workload, policy: Policy | None) -> _Graphs:
     """Build all graphs (of a model that grows, of what comes before growth); schedule them by a policy."""
     binding, found = workload.binding, _Graphs(np.zeros(len(workload.network.types), np.int64))
-    if workload.ground is not None:
-        binding = only(binding, workload.ground.sprouter.phases.before, workload.network.outputs)
+    if workload.growing is not None:
+        binding = only(binding, workload.growing.growth_model.phases.before, workload.network.outputs)
     for first, last in workload.windows():
-        grows = workload.ground is not None
+        grows = workload.growing is not None
         graph = construct(binding, first, last) if grows else workload.graph(first, last)
         found.nodes += graph.type_sizes
         if policy is not None:
@@ -163,7 +163,7 @@ def _footprint(workload: Workload, graph: Graph, policy: Policy) -> Footprint:
     networks = workload.networks
     schedule = networks.launched(graph, policy.schedule(networks.seen(graph)))
     planned = plan(graph, shared_out(graph, schedule, usable_cores()), outputs_to_keep(graph))
-    return footprint(planned) if workload.ground is None else _grown(workload, planned)
+    return footprint(planned) if workload.growing is None else _grown(workload, planned)
 
 
 def _process(workload: Workload, found: _Graphs, needed: Footprint, precision: Precision) -> dict[str, int]:
@@ -174,7 +174,7 @@ def _process(workload: Workload, found: _Graphs, needed: Footprint, precision: P
     chunk = min(len(found.depths), ahead // batch)
     abreast = usable_cores() if should_parallelise(workload, list(workload.windows())[:chunk]) else 1
     together = min(chunk, -(-TOGETHER // max(1, len(found.largest)))) if abreast == 1 else chunk
-    together = together if workload.ground is None else 1
+    together = together if workload.growing is None else 1
     vertices = int(min(1.0, ahead / len(instances)) * len(instances.kind))
     pytorch = reader_bytes(model.weights.file)
     whole = forecast(workload.network, needed, together, vertices, abreast, precision, pytorch)
@@ -208,9 +208,9 @@ def _training(spec: Path, overrides: Overrides) -> dict[str, Any]:
 
 def _grown(workload: Workload, before: Plan) -> Footprint:
     """Forecast the memory of a mini-batch in which everything grows as far as it may."""
-    assert workload.ground is not None
+    assert workload.growing is not None
     instances, network, model = workload.instances, workload.network, workload.model
-    kinds, growth = instances.schema.kinds, workload.ground.sprouter.growth
+    kinds, growth = instances.schema.kinds, workload.growing.growth_model.growth
     batch = min(model.data.batch, len(instances))
     most = {kind.name: batch * kind.most for kind in growth.kinds if not kind.given}
     counts = dict.fromkeys(kinds, 0)
@@ -218,7 +218,7 @@ def _grown(workload: Workload, before: Plan) -> Footprint:
         own = instances.kind[instances.start[first] : instances.start[last]]
         for name, count in zip(kinds, np.bincount(own, minlength=len(kinds)).tolist(), strict=False):
             counts[name] = max(counts[name], count, most.get(name, 0))
-    early = workload.ground.sprouter.phases.before
+    early = workload.growing.growth_model.phases.before
     nodes = [0 if t in early else sum(counts[k] for k in made.kinds) for t, made in enumerate(model.types)]
     # a list may have all vertices of an instance
     listed = max(1, sum(counts.values()) // batch)
@@ -232,9 +232,9 @@ def _growth(workload: Workload) -> dict[str, Any] | None:
     In the order of a round, a type more than once where it is computed at some vertices before others.
     `numbers` are the outputs that are decisions without words.
     """
-    if workload.ground is None:
+    if workload.growing is None:
         return None
-    phases, types = workload.ground.sprouter.phases, workload.model.types
+    phases, types = workload.growing.growth_model.phases, workload.model.types
     kinds = [
         {
             "kind": kind.name,
@@ -243,9 +243,9 @@ def _growth(workload: Workload) -> dict[str, Any] | None:
             "decisions": {decision.name: _decision(workload.model, decision) for decision in kind.decisions},
             "adds": list(dict.fromkeys(clause.adds for clause in kind.clauses)),
         }
-        for kind in workload.ground.sprouter.growth.kinds
+        for kind in workload.growing.growth_model.growth.kinds
     ]
-    outputs = workload.ground.sprouter.growth.outputs
+    outputs = workload.growing.growth_model.growth.outputs
     scored = ("argmax", "sample", "best")
     return {
         "numbers": [o.name for o in outputs if o.decision.how in scored and not o.decision.names],

@@ -54,7 +54,7 @@ def growth_seconds(model: Model, first: int, last: int, seed: int = 0) -> dict[s
     """
     networks = open_networks(model, "cell")
     workload = open_workload(model, read_instances(model.data, last - first, first), networks)
-    if workload.ground is None:
+    if workload.growing is None:
         return None
     executor = usual_executor(model, networks, seed)
     grown = _grown(workload, executor)  # compiles what is left to compile
@@ -81,11 +81,11 @@ def _seconds(workload: Workload, executor: Executor) -> dict[str, float]:
 
 
 def _grown(workload: Workload, executor: Executor, clock: Clock | None = None) -> Grown:
-    assert workload.ground is not None
+    assert workload.growing is not None
     networks, policy = workload.networks, Critical()
     return grow(
         workload.binding,
-        workload.ground,
+        workload.growing,
         executor,
         lambda graph: networks.launched(graph, policy.schedule(networks.seen(graph))),
         0,

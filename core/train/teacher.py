@@ -51,7 +51,7 @@ class Teacher:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self._sprouter = open_networks(model, "cell").sprouter if model.growth else None
+        self._growth_model = open_networks(model, "cell").growth_model if model.growth else None
 
     def __call__(self, instances: Instances) -> Instances:
         """The instances with all that grows.
@@ -60,12 +60,12 @@ class Teacher:
         Cost: some 100 us a round, and 1 us a vertex.
         """
         growth = self.model.growth
-        if growth is None or self._sprouter is None:
+        if growth is None or self._growth_model is None:
             return instances
         instances = with_derived(instances, growth.given)
-        instances = with_room(instances, growth, self._sprouter.extended(instances.schema))
+        instances = with_room(instances, growth, self._growth_model.extended(instances.schema))
         last = len(instances)
-        columns = _Lesson(self.model, Batch(GrowthData(self._sprouter, instances), 0, last)).columns
+        columns = _Lesson(self.model, Batch(GrowthData(self._growth_model, instances), 0, last)).columns
         return finished(instances, 0, last, columns, growth, columns.ordered(last))
 
 
@@ -74,7 +74,7 @@ class _Lesson:
 
     def __init__(self, model: Model, batch: Batch) -> None:
         assert model.growth and model.training
-        self._model, self._instances = model, batch.ground.instances
+        self._model, self._instances = model, batch.growing.instances
         self._batch, self.columns = batch, batch.columns
         self._chances = Chances(model.data.seed, batch.numbers)
         self._losses = {loss.decision: loss for loss in model.training.losses if loss.decision}

@@ -19,9 +19,9 @@ from abw.core.ir.model import Model
 class GrowthData:
     """The columns of given instances, found once for all their mini-batches. `instances` have room."""
 
-    def __init__(self, sprouter: GrowthModel, instances: Instances) -> None:
-        self.sprouter, self.instances = sprouter, instances
-        model, count = sprouter.model, len(instances.kind)
+    def __init__(self, growth_model: GrowthModel, instances: Instances) -> None:
+        self.growth_model, self.instances = growth_model, instances
+        model, count = growth_model.model, len(instances.kind)
         self._before: Binding | None = None
         found: dict[str, Link] = {}
 
@@ -30,21 +30,21 @@ class GrowthData:
                 found[name] = link(instances, name)
             return found[name]
 
-        ways = [along([(way(hop.link), hop.index) for hop in hops], count) for hops in sprouter.lists]
+        ways = [along([(way(hop.link), hop.index) for hop in hops], count) for hops in growth_model.lists]
         arrays = [array for made in ways for array in (made.indptr, made.target) if array is not None]
         # the lists that steps name: where each one's offsets and targets begin in `data`
         self.data = np.concatenate([np.zeros(1, np.int32), *arrays], dtype=np.int32)
         self.lists = np.append(1, 1 + np.cumsum([len(array) for array in arrays]))[:-1].astype(np.int64)
-        self._values = [floats(instances, name.field, model.data.seed).vertex for name in sprouter.rows]
-        self._block = np.full((sprouter.given, count), -1, np.int32)
-        columns = dict(zip(sprouter.columns, self._block, strict=False))
+        self._values = [floats(instances, name.field, model.data.seed).vertex for name in growth_model.rows]
+        self._block = np.full((growth_model.given, count), -1, np.int32)
+        columns = dict(zip(growth_model.columns, self._block, strict=False))
         columns[INSTANCE][:] = np.repeat(np.arange(len(instances)), np.diff(instances.start))
         columns[KIND][:], columns[INDEX][:] = instances.kind, field(instances, "index")
-        for hop in sprouter.hops:
+        for hop in growth_model.hops:
             columns[hop][:] = one_edge(way(hop.link), hop)
-        for name, vertices in zip(sprouter.rows, self._values, strict=True):
+        for name, vertices in zip(growth_model.rows, self._values, strict=True):
             columns[name][vertices] = np.arange(len(vertices))
-        for other in sprouter.rest:
+        for other in growth_model.rest:
             if isinstance(other, FieldColumn):
                 columns[other][:] = field(instances, other.name, model.data.seed)
             else:
@@ -53,9 +53,9 @@ class GrowthData:
     def before(self, binding: Binding) -> Binding:
         """The instances' binding of types before growth alone, which gives back `reduced`; made once."""
         if self._before is None:
-            types = self.sprouter.model.types
-            asked = tuple((types[t].name, ((t, o),)) for t, o in self.sprouter.reduced)
-            self._before = only(binding, self.sprouter.phases.before, asked)
+            types = self.growth_model.model.types
+            asked = tuple((types[t].name, ((t, o),)) for t, o in self.growth_model.reduced)
+            self._before = only(binding, self.growth_model.phases.before, asked)
         return self._before
 
     def columns(self, first: int, last: int, room: int = 0) -> Columns:
@@ -63,11 +63,11 @@ class GrowthData:
         with `room` for so many new vertices.
         """
         begin, end = int(self.instances.start[first]), int(self.instances.start[last])
-        found = Columns(end - begin, self.sprouter.columns, end - begin + room)
-        part = found.block[: self.sprouter.given, 1 : 1 + end - begin]
+        found = Columns(end - begin, self.growth_model.columns, end - begin + room)
+        part = found.block[: self.growth_model.given, 1 : 1 + end - begin]
         part[:] = self._block[:, begin:end]
         rows = (np.searchsorted(vertices, begin) for vertices in self._values)
-        since = np.array([first, *[begin] * len(self.sprouter.hops), *rows], np.int32)
+        since = np.array([first, *[begin] * len(self.growth_model.hops), *rows], np.int32)
         moved = part[: len(since)]
         moved -= since[:, None]
         np.maximum(moved, -1, out=moved)
@@ -77,7 +77,7 @@ class GrowthData:
         """Which kinds are in each group of kinds that the program names (groups, kinds)."""
         names = self.instances.schema.kinds
         return np.array(
-            [[name in kinds for name in names] for kinds in self.sprouter.program.kinds], np.uint8
+            [[name in kinds for name in names] for kinds in self.growth_model.program.kinds], np.uint8
         )
 
 
@@ -90,16 +90,21 @@ class Batch:
     and the candidates of a round (n, width): see `abw.core.graph.growing.choices`.
     """
 
-    def __init__(self, ground: GrowthData, first: int, last: int, room: int = 0) -> None:
+    def __init__(self, growing: GrowthData, first: int, last: int, room: int = 0) -> None:
         """`room`: for how many new vertices there should be room."""
-        self.ground, self.model, self.first, self.last = ground, ground.sprouter, first, last
-        self.columns = ground.columns(first, last, room)
+        self.growing, self.model, self.first, self.last = (
+            growing,
+            growing.growth_model,
+            first,
+            last,
+        )
+        self.columns = growing.columns(first, last, room)
         self.given, size = self.columns.count, last - first
-        start = ground.instances.start[first : last + 1]
+        start = growing.instances.start[first : last + 1]
         self.start: Ints = (start - start[0]).astype(np.int32)
         self.begin = int(start[0])
-        self.numbers = np.ascontiguousarray(ground.instances.numbers[first:last], np.int64)
-        kinds = len(ground.instances.schema.kinds)
+        self.numbers = np.ascontiguousarray(growing.instances.numbers[first:last], np.int64)
+        kinds = len(growing.instances.schema.kinds)
         self.count, self.cut = np.zeros((kinds, size), np.int64), np.zeros((kinds, size), np.bool_)
         if self.model.growth.beam:
             beam = size * self.model.width
@@ -111,7 +116,7 @@ class Batch:
 
     def of_kinds(self, kinds: frozenset[str], vertices: Ints) -> Ints:
         """Those of the vertices that are of these kinds."""
-        names = self.ground.instances.schema.kinds
+        names = self.growing.instances.schema.kinds
         wanted = np.array([name in kinds for name in names])
         found: Ints = vertices[wanted[self.columns[KIND][vertices]]]
         return found
@@ -130,13 +135,13 @@ class Batch:
 
     def instance_text(self, vertex: int) -> str:
         """A vertex's instance in words: its number, its id where it has one, file and line."""
-        number, found = self.number(vertex), self.ground.instances
+        number, found = self.number(vertex), self.growing.instances
         name = f" '{found.names[number]}'" if found.names else ""
         return f"instance {int(found.numbers[number])}{name} ({found.source}:{int(found.lines[number])})"
 
     def vertex_text(self, vertex: int) -> str:
         """A vertex in words: its kind, its number there, its instance."""
-        kind = self.ground.instances.schema.kinds[int(self.columns[KIND][vertex])]
+        kind = self.growing.instances.schema.kinds[int(self.columns[KIND][vertex])]
         return f"{kind} {int(self.columns[INDEX][vertex])} of {self.instance_text(vertex)}"
 
 

@@ -13,15 +13,15 @@ from abw.core.graph.growing.names import ORIGIN, ROUND
 from abw.core.jit.decorators import njit
 
 
-def noted(sprouter: GrowthModel) -> bool:
+def noted(growth_model: GrowthModel) -> bool:
     """Whether columns know all nodes and results: nothing runs after growth, no result is a reduction's."""
-    types, outputs = sprouter.model.types, sprouter.network.outputs
+    types, outputs = growth_model.model.types, growth_model.network.outputs
     reduced = any(types[t].reduction is not None for _, producers in outputs for t, _ in producers)
-    return not sprouter.phases.after and not reduced
+    return not growth_model.phases.after and not reduced
 
 
 def finished_nodes(
-    sprouter: GrowthModel,
+    growth_model: GrowthModel,
     columns: Columns,
     order: Order,
     own: Ints,
@@ -37,12 +37,12 @@ def finished_nodes(
     which those are whose `own[t]` is -1, in the same order. Cost: linear in vertices times types, a ns each;
     no edge is looked at.
     """
-    network = sprouter.network
+    network = growth_model.network
     type_ptr = np.zeros(len(network.types) + 1, np.int32)
     nodes, found = np.empty((2, most), np.int32), np.full((most, wanted.shape[1]), -1, np.int32)
     seen, given = compiled or (np.zeros(0, np.bool_), None)
     round, origin = (columns.place[ROUND] if compiled else -1), columns.place.get(ORIGIN, -1)
-    step, steps = sprouter.step, len(sprouter.phases.steps)
+    step, steps = growth_model.step, len(growth_model.phases.steps)
     given_ptr, before = (type_ptr, nodes[0]) if given is None else (given.type_ptr, given.vertex)
     block, whose = columns.block, columns.place[INSTANCE]
     places = order.vertex, order.place

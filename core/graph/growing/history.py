@@ -103,7 +103,7 @@ def bound_by_rounds(dag: Dag, node_round: Ints) -> Ints:
 
 
 def history(
-    ground: GrowthData,
+    growing: GrowthData,
     first: int,
     last: int,
     finished: Instances,
@@ -111,14 +111,14 @@ def history(
     read: Any,  # noqa: ANN401 - a result's values
     picks: Picks | None,
 ) -> History:
-    """Of instances `first` to `last` (exclusive) of a ground, as they have `finished`.
+    """Of instances `first` to `last` (exclusive) of some that grow, as they have `finished`.
 
     `nodes` are theirs, `read` gives the values behind references (`Result.values`). Cost: growing them again
     without computing anything, and reading all scores.
     """
-    sprouter = ground.sprouter
-    growth, model = sprouter.growth, sprouter.model
-    again = replay(ground, first, last, finished, picks)
+    growth_model = growing.growth_model
+    growth, model = growth_model.growth, growth_model.model
+    again = replay(growing, first, last, finished, picks)
 
     def scores(t: int, output: int, vertices: Ints) -> Scores:
         node = nodes_on(nodes, t, again.place[vertices])
@@ -150,7 +150,7 @@ def history(
         index,
         instance,
         again.round,
-        _node_rounds(ground, nodes, again),
+        _node_rounds(growing, nodes, again),
         tuple(decision.name for decision in names),
         tuple(decision.how for decision in names),
         which[order],
@@ -183,8 +183,8 @@ def _margins(
     return replace(found, vertex=place[found.vertex])
 
 
-def _node_rounds(ground: GrowthData, nodes: Nodes, again: Replayed) -> Ints:
-    phases = ground.sprouter.phases
+def _node_rounds(growing: GrowthData, nodes: Nodes, again: Replayed) -> Ints:
+    phases = growing.growth_model.phases
     type = np.repeat(np.arange(len(nodes.network.types)), np.diff(nodes.type_ptr))
     during = np.isin(type, phases.during)
     found = np.where(during, again.round[nodes.vertex], 0)

@@ -28,19 +28,19 @@ class Replayed:
     cut: Ints
 
 
-def replay(ground: GrowthData, first: int, last: int, finished: Instances, picks: Picks | None) -> Replayed:
-    """Grow instances `first` to `last` (exclusive) of a ground as they have `finished`; nothing is computed.
+def replay(growing: GrowthData, first: int, last: int, finished: Instances, picks: Picks | None) -> Replayed:
+    """Grow instances `first` to `last` (exclusive) of some as they have `finished`; nothing is computed.
 
     `picks`: what a decision `best` picked. Cost: some 50 us a clause and round, and linear in the vertices.
     """
-    return _Replay(ground, first, last, finished, picks).whole()
+    return _Replay(growing, first, last, finished, picks).whole()
 
 
 class _Replay:
     def __init__(
-        self, ground: GrowthData, first: int, last: int, finished: Instances, picks: Picks | None
+        self, growing: GrowthData, first: int, last: int, finished: Instances, picks: Picks | None
     ) -> None:
-        self.batch, self.finished, self.picks = Batch(ground, first, last), finished, picks
+        self.batch, self.finished, self.picks = Batch(growing, first, last), finished, picks
         self.columns = self.batch.columns
         self.filled = finished.start[:-1].copy()  # by instance, the number of its next vertex when finished
         self.place = np.full(int(finished.start[-1]), -1, np.int32)

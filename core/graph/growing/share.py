@@ -82,7 +82,7 @@ class Share:
                 at.TYPE_OUTPUTS: np.array([len(t.outputs) for t in model.network.types], np.int32),
             }
         )
-        self._ground: object = None
+        self._growing: object = None
         self._block: object = None
         self.reserve(LEAST_ROOM)
 
@@ -100,7 +100,7 @@ class Share:
         words[at.INSTANCE_FIRST], words[at.INSTANCE_LAST] = first, last
         if batch.deciding(first, last):
             words[at.GIVEN_FIRST], words[at.GIVEN_LAST] = start[first], start[last]
-        if batch.ground is not self._ground:
+        if batch.growing is not self._growing:
             self._take(batch)
         self.point({at.NUMBERS: batch.numbers, at.COUNT: batch.count, at.CUT: batch.cut.view(np.uint8)})
         if words[at.BEAM]:
@@ -120,12 +120,12 @@ class Share:
 
     def _take(self, batch: Batch) -> None:
         """Take what all mini-batches of the same instances have in common."""
-        ground, names = batch.ground, batch.ground.instances.schema.kinds
+        growing, names = batch.growing, batch.growing.instances.schema.kinds
         kinds = np.array([names.index(k.name) if k.name in names else -1 for k in self.model.growth.kinds])
-        groups = ground.groups().ravel()
+        groups = growing.groups().ravel()
         self.words[at.KINDS_OF] = len(names)
-        self.point({at.DATA: ground.data, at.LISTS: ground.lists, at.GROUPS: groups, at.KINDS: kinds})
-        self._ground = ground
+        self.point({at.DATA: growing.data, at.LISTS: growing.lists, at.GROUPS: groups, at.KINDS: kinds})
+        self._growing = growing
 
     def end(self) -> None:
         """Forget the mini-batch's picks."""

@@ -92,7 +92,7 @@ class Grown:
 
 def grow(
     binding: Binding,
-    ground: GrowthData,
+    growing: GrowthData,
     executor: Executor,
     batched: Batched,
     first: int,
@@ -101,20 +101,20 @@ def grow(
 ) -> Grown:
     """Grow instances `first` to `last` (exclusive) as one mini-batch.
 
-    `binding` is of instances with room, `ground` of the same; `batched` schedules what is computed before and
-    after growth. Errors: InstanceError where nothing feeds an input, or a score is not a number;
+    `binding` is of instances with room, `growing` of the same; `batched` schedules what is computed before
+    and after growth. Errors: InstanceError where nothing feeds an input, or a score is not a number;
     TooLargeError. Cost beside the kernels: under 1 us a round where the executor has rounds of its own, else
     some 300.
     """
     clock = clock or Clock("construct", "schedule", "plan", "execute")
-    rounds = executor.rounds(ground.sprouter)
+    rounds = executor.rounds(growing.growth_model)
     if not isinstance(rounds, str):
         room = rounds.room(last - first)
-        made = _Growing(binding, ground, executor, batched, first, last, clock, room)
+        made = _Growing(binding, growing, executor, batched, first, last, clock, room)
         if (grown := made.compiled(rounds)) is not None:
             return grown
         rounds = "what went wrong in them is told from here"
-    return _Growing(binding, ground, executor, batched, first, last, clock).driven(rounds)
+    return _Growing(binding, growing, executor, batched, first, last, clock).driven(rounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class _Growing:
     def __init__(
         self,
         binding: Binding,
-        ground: GrowthData,
+        growing: GrowthData,
         executor: Executor,
         batched: Batched,
         first: int,
@@ -143,12 +143,12 @@ class _Growing:
         clock: Clock,
         room: int = 0,
     ) -> None:
-        self.binding, self.ground, self.batched, self.clock = binding, ground, batched, clock
-        self.sprouter = ground.sprouter
+        self.binding, self.growing, self.batched, self.clock = binding, growing, batched, clock
+        self.growth_model = growing.growth_model
         self.first, self.last = first, last
         self.tape = PlannedTape(binding.network, executor)
         with clock("construct"):
-            self.batch = Batch(ground, first, last, room)
+            self.batch = Batch(growing, first, last, room)
         self.columns = self.batch.columns
 
     def driven(self, why: str) -> Grown:
@@ -156,7 +156,7 @@ class _Growing:
         graph = self._before()
         self._number(graph)
         width = self.binding.network.width
-        for t, o in self.sprouter.read_before:
+        for t, o in self.growth_model.read_before:
             nodes = np.arange(*graph.type_ptr[t : t + 2].tolist(), dtype=np.int32)
             self.columns[ValueColumn(t, o)][graph.vertex[nodes]] = nodes * width + o
         with self.clock("construct"):
@@ -168,8 +168,8 @@ class _Growing:
             with self.clock("construct"):
                 rounds.decide(self.tape.values)
                 rounds.grow()
-        for t in self.sprouter.phases.during:
-            if self.sprouter.own[t] >= 0 and self.binding.model.types[t].reduction is None:
+        for t in self.growth_model.phases.during:
+            if self.growth_model.own[t] >= 0 and self.binding.model.types[t].reduction is None:
                 values = self.columns[ValueColumn(t, 0)]
                 self.columns[NodeColumn(t)][:] = np.where(values >= 0, values // width, -1)
         return self._after(self._end([rounds.share], rounds.count, why))
@@ -183,7 +183,7 @@ class _Growing:
         if made is None:
             return None
         end = self._end(made.shares, made.rounds, None)
-        if noted(self.sprouter):
+        if noted(self.growth_model):
             return self._noted(end, made, before)
         self._number(graph)
         self._take(made)
@@ -192,15 +192,15 @@ class _Growing:
     def _before(self) -> Graph:
         """What is given and needs nothing that grows: its graph, executed."""
         with self.clock("construct"):
-            graph = construct(self.ground.before(self.binding), self.first, self.last)
-            for (t, o), refs in zip(self.sprouter.reduced, graph.results, strict=True):
+            graph = construct(self.growing.before(self.binding), self.first, self.last)
+            for (t, o), refs in zip(self.growth_model.reduced, graph.results, strict=True):
                 self.columns[ValueColumn(t, o)][refs.vertex] = encoded(refs.reference)
         self._advance(graph, np.zeros(0, np.int32), self.batched)
         return graph
 
     def _number(self, graph: Graph) -> None:
         """Note the nodes of what is computed before growth, the first ones on the tape."""
-        for t in self.sprouter.phases.before:
+        for t in self.growth_model.phases.before:
             nodes = np.arange(*graph.type_ptr[t : t + 2].tolist(), dtype=np.int32)
             self.columns[NodeColumn(t)][graph.vertex[nodes]] = nodes
 
@@ -216,7 +216,7 @@ class _Growing:
 
     def _take(self, made: Computed) -> None:
         """Nodes that the executor's rounds have computed, onto the tape behind those before growth."""
-        columns, model, phases = self.columns, self.sprouter, self.sprouter.phases
+        columns, model, phases = self.columns, self.growth_model, self.growth_model.phases
         rows, keys = [], []
         if not phases.during:  # decisions alone
             return
@@ -242,7 +242,7 @@ class _Growing:
 
     def _round_schedule(self, graph: Graph) -> Schedule:
         """A batch a type in the order that does in all rounds; else by the critical path."""
-        phases = self.sprouter.phases
+        phases = self.growth_model.phases
         if not phases.ordered:
             return Critical().schedule(graph.dag)
         sizes = graph.type_sizes
@@ -256,7 +256,7 @@ class _Growing:
         with self.clock("construct"):
             order = self.columns.ordered(self.last - self.first)
             picks = picks_of(self.batch, shares, order)
-            of = self.binding.instances, self.first, self.last, self.columns, self.sprouter.growth, order
+            of = self.binding.instances, self.first, self.last, self.columns, self.growth_model.growth, order
             made = cache(partial(finished, *of))
             return _End(order, rounds, driven, picks, made, cache(partial(self._whole, made)))
 
@@ -276,11 +276,11 @@ class _Growing:
 
     def _noted(self, end: _End, made: Computed, before: Plan) -> Grown:
         """The mini-batch as compiled rounds have noted it in columns: nothing is left to compute."""
-        network, phases = self.binding.network, self.sprouter.phases
+        network, phases = self.binding.network, self.growth_model.phases
         with self.clock("construct"):
             most = len(before.graph) + int((made.rows - before.rows).sum())
             seen = np.zeros((made.rounds + 1) * len(phases.steps), np.bool_)
-            model = self.sprouter
+            model = self.growth_model
             of = model.own, model.values, most, (seen, before.graph)
             nodes, row = finished_nodes(model, self.columns, end.order, *of)
             for t in phases.before:
@@ -318,12 +318,14 @@ class _Growing:
     def _numbers(self, end: _End) -> tuple[Nodes, Ints]:
         """The nodes of the finished instances, and their numbers on the tape; -1 where not computed yet."""
         columns, order = self.columns, end.order
-        if noted(self.sprouter):
+        if noted(self.growth_model):
             types = range(len(self.binding.model.types))
             own = np.array([columns.place[NodeColumn(t)] for t in types], np.int32)
-            nodes, found = finished_nodes(self.sprouter, columns, order, own, own[:, None], self.tape.count)
+            nodes, found = finished_nodes(
+                self.growth_model, columns, order, own, own[:, None], self.tape.count
+            )
             return nodes, found[:, 0]
-        graph, phases = end.whole(), self.sprouter.phases
+        graph, phases = end.whole(), self.growth_model.phases
         vertex = order.vertex[graph.vertex]
         number = np.full(len(graph), -1, np.int32)
         for t in (*phases.before, *phases.during):

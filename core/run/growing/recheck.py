@@ -29,7 +29,7 @@ class Rechecked:
 
 
 def recheck(
-    sprouter: GrowthModel,
+    growth_model: GrowthModel,
     instances: Instances,
     expected: Result,
     tolerance: float,
@@ -42,16 +42,16 @@ def recheck(
     once for each of the two. `picks`: what a decision `best` picked (`recheck_beam`). Errors: AbwError for
     one that differs by more.
     """
-    ground = GrowthData(sprouter, instances)
-    columns = ground.columns(0, len(instances))
-    chances = Chances(sprouter.model.data.seed, instances.numbers)
+    growing = GrowthData(growth_model, instances)
+    columns = growing.columns(0, len(instances))
+    chances = Chances(growth_model.model.data.seed, instances.numbers)
     names = instances.schema.kinds
     total, close = 0, 0
 
     def read(t: int, output: int, vertices: Ints) -> Array:
         return expected.values(nodes_on(expected.nodes, t, vertices) * expected.nodes.network.width + output)
 
-    for kind in sprouter.growth.kinds:
+    for kind in growth_model.growth.kinds:
         numbers = [number for number, name in enumerate(names) if name in kind.kinds]
         at = np.flatnonzero(np.isin(instances.kind, numbers)).astype(np.int32)
         for decision in kind.decisions if len(at) else ():

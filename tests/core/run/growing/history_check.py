@@ -16,10 +16,10 @@ from tests.core.run.growing.oracle import Oracle, Vertex
 
 def check_history(workload: Workload, made: Grown, oracles: list[Oracle]) -> None:
     """Rounds, choices, scores, what came second, what was cut."""
-    assert workload.ground is not None and workload.model.growth is not None
+    assert workload.growing is not None and workload.model.growth is not None
     last = len(oracles)
     found = history(
-        workload.ground, 0, last, made.instances, made.result.nodes, made.result.values, made.picks
+        workload.growing, 0, last, made.instances, made.result.nodes, made.result.values, made.picks
     )
     vertices = [(i, v) for i, oracle in enumerate(oracles) for v in oracle.vertices]
     assert found.rounds == made.rounds == max(oracle.rounds for oracle in oracles)
@@ -51,7 +51,7 @@ def check_history(workload: Workload, made: Grown, oracles: list[Oracle]) -> Non
 
 def _check_nodes(workload: Workload, made: Grown, found: History) -> None:
     """What reads a node of another vertex is computed in no earlier round."""
-    graph, phases = made.graph, workload.ground.sprouter.phases  # type: ignore[union-attr]
+    graph, phases = made.graph, workload.growing.growth_model.phases  # type: ignore[union-attr]
     source = np.repeat(np.arange(len(graph)), np.diff(graph.dag.succ_ptr))
     assert (found.node_round[source] <= found.node_round[graph.dag.succ]).all()
     during = np.isin(graph.dag.type, phases.during)

@@ -64,10 +64,10 @@ def ready(workload: Workload, name: str, params: Params, threads: int | None = N
 
 
 def grown(workload: Workload, executor: Executor, first: int = 0, last: int | None = None) -> Grown:
-    assert workload.ground is not None
+    assert workload.growing is not None
     last = len(workload.instances) if last is None else last
     policy = get_policy("critical")
-    return grow(workload.binding, workload.ground, executor, lambda g: policy.schedule(g.dag), first, last)
+    return grow(workload.binding, workload.growing, executor, lambda g: policy.schedule(g.dag), first, last)
 
 
 def same_nodes(made: Grown) -> None:

@@ -124,8 +124,8 @@ def test_a_beam_of_one_is_greedy(tmp_path: Path) -> None:
 
 
 def rechecked(workload: Workload, made: Grown, tolerance: float = 1e-5) -> Rechecked:
-    assert workload.ground is not None
-    return recheck(workload.ground.sprouter, made.instances, made.result, tolerance, "x", made.picks)
+    assert workload.growing is not None
+    return recheck(workload.growing.growth_model, made.instances, made.result, tolerance, "x", made.picks)
 
 
 def test_what_has_ended_stays_among_the_best() -> None:

@@ -71,8 +71,8 @@ def test_every_executor_grows_the_same(name: str, spec: str) -> None:
     made = grown(workload, ready(workload, name, params))
     same_instances(made.instances, expected.instances)
     assert max(d.error for d in compare(made.result, expected.result)) < 1e-5
-    assert workload.ground is not None
-    found = recheck(workload.ground.sprouter, made.instances, expected.result, 1e-5, name, made.picks)
+    assert workload.growing is not None
+    found = recheck(workload.growing.growth_model, made.instances, expected.result, 1e-5, name, made.picks)
     assert found.decisions and found.close == 0
 
 
@@ -117,7 +117,7 @@ def test_outputs_need_no_graph_of_finished_instances(executor: str, monkeypatch:
 def test_what_has_grown_is_data_as_any_other() -> None:
     workload = opened(SPECS / "stackrnn.yaml", hidden=6, limit=6)
     finished = whole(workload)
-    assert finished.ground is None
+    assert finished.growing is None
     graph = finished.graph(0, 6)
     assert {t.name: n for t, n in zip(finished.network.types, graph.type_sizes, strict=True)}["score"] > 60
     for name in ("depth", "sufficient", "critical"):
@@ -166,15 +166,15 @@ def test_what_does_not_fit_grows_in_pieces(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_wrong_decision_is_found() -> None:
     workload = opened(SPECS / "greedy.yaml", hidden=5, limit=2)
     made = grown(workload, ready(workload, "reference", init_params(workload.network, 0)))
-    assert workload.ground is not None
-    sprouter = workload.ground.sprouter
-    assert recheck(sprouter, made.instances, made.result, 1e-5, "x").close == 0
+    assert workload.growing is not None
+    growth_model = workload.growing.growth_model
+    assert recheck(growth_model, made.instances, made.result, 1e-5, "x").close == 0
     fields = dict(made.instances.fields)
     fields["next"] = np.where(fields["next"] >= 0, (fields["next"] + 1) % 200, -1)
     wrong = replace(made.instances, fields=fields)
     with pytest.raises(AbwError, match="decision 'next' of instance 0"):
-        recheck(sprouter, wrong, made.result, 1e-5, "x")
-    assert recheck(sprouter, wrong, made.result, 1e9, "x").close > 10
+        recheck(growth_model, wrong, made.result, 1e-5, "x")
+    assert recheck(growth_model, wrong, made.result, 1e9, "x").close > 10
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0])
@@ -189,14 +189,14 @@ def test_a_wrong_decision_is_found_among_scores_without_end(scale: float) -> Non
                 value[-1] = -np.inf
                 value[2] += 1
     made = grown(workload, ready(workload, "reference", params))
-    assert workload.ground is not None
-    sprouter = workload.ground.sprouter
-    assert recheck(sprouter, made.instances, made.result, 1e-5, "x").close == 0
+    assert workload.growing is not None
+    growth_model = workload.growing.growth_model
+    assert recheck(growth_model, made.instances, made.result, 1e-5, "x").close == 0
     fields = dict(made.instances.fields)
     fields["next"] = np.where(fields["next"] == 2, 3, fields["next"])
     wrong = replace(made.instances, fields=fields)
     with pytest.raises(AbwError, match="decision 'next' of instance"):
-        recheck(sprouter, wrong, made.result, 1e-5, "x")
+        recheck(growth_model, wrong, made.result, 1e-5, "x")
 
 
 ABSENT = """\
@@ -303,4 +303,4 @@ def test_a_sample_ends_before_the_first_that_fails_in_whatever_round() -> None:
     found, used = open_sample(model, networks, 48, skip_bad=True, executor=executor)
     # one that is met earlier may stand behind others that fail in later rounds
     assert first.value.instance > 0 and used == 1
-    assert found.ground is None
+    assert found.growing is None

@@ -67,5 +67,5 @@ def test_random_sections_on_the_processor(random_folder: Path, data: st.DataObje
     reference.prepare(workload.network, params)
     expected = reference.run_graph(made.graph)
     assert max(d.error for d in compare(made.result, expected)) < 1e-4
-    assert workload.ground is not None
-    recheck(workload.ground.sprouter, made.instances, expected, 1e-4, "cpu", made.picks)
+    assert workload.growing is not None
+    recheck(workload.growing.growth_model, made.instances, expected, 1e-4, "cpu", made.picks)

@@ -125,9 +125,9 @@ def test_random_sections_grow_the_same_alone_together_and_on_threads(
         workload = opened(spec)
     except AbwError:
         return
-    assert workload.ground is not None
+    assert workload.growing is not None
     params = init_params(workload.network, seed)
-    batches = workload.ground.sprouter.phases.ordered
+    batches = workload.growing.growth_model.phases.ordered
     with monkeypatch.context() as patched:
         patched.setattr("abw.core.exec.cpu.partition.APART_FLOPS", 1)
         alone, two = ready(workload, "cpu", params, 1), ready(workload, "cpu", params, 2)
@@ -255,8 +255,8 @@ def test_an_input_that_nothing_feeds_is_told_as_ever(random_folder: Path) -> Non
 def test_rounds_are_compiled_once_for_a_model() -> None:
     workload = opened(SPECS / "greedy.yaml", hidden=5, limit=2)
     executor = ready(workload, "cpu", init_params(workload.network, 0))
-    assert workload.ground is not None
-    assert executor.rounds(workload.ground.sprouter) is executor.rounds(workload.ground.sprouter)
+    assert workload.growing is not None
+    assert executor.rounds(workload.growing.growth_model) is executor.rounds(workload.growing.growth_model)
 
 
 def test_values_are_refused_once_they_are_overwritten() -> None:
@@ -389,8 +389,8 @@ def test_types_that_wait_for_each_other_are_computed_in_stages(
     spec = random_folder / "staged.yaml"
     spec.write_text(text)
     workload = opened(spec, limit=64)
-    assert workload.ground is not None
-    phases = workload.ground.sprouter.phases
+    assert workload.growing is not None
+    phases = workload.growing.growth_model.phases
     assert not phases.ordered
     params = init_params(workload.network, 3)
     monkeypatch.setattr("abw.core.exec.cpu.partition.APART_FLOPS", 1)
