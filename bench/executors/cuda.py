@@ -79,10 +79,8 @@ def cuda(
 ) -> Rows:
     """Check all workloads on a GPU, then time them, compared with the floor and PyTorch.
 
-    The most informative rows come first. Failures and hangs are reported at the end (exit code 1). Device
-    times are by the GPU's clock, the plan in its memory; `with copies` is from the plan in the host's memory
-    to the outputs there. `floor`: for each batch the longer of arithmetic at the float32 units' peak and
-    bytes at the bandwidth, and a barrier.
+    The most informative rows come first. Failures and hangs are reported at the end (exit code 1).
+    docs/cuda.md explains the columns.
     """
     begun = time.monotonic()
     until = math.inf if minutes is None else begun + 60 * minutes

@@ -76,9 +76,8 @@ def policies(
     """Count batches by policy and time learning, for all workloads of the paper.
 
     Means over the first mini-batches. FSMs are learned from the first instances, in CPU time; none at
-    granularity op, whose types give too many states. On families and unseen data ratios are to the fewest
-    batches that anything found, and `auto` is chosen where a batch takes `launch` besides its rows, `auto,
-    batches alone` where only their number counts.
+    granularity op. On families and unseen data: batches over the fewest that anything found, and `auto`
+    chosen by time and by batches alone.
     """
     unknown = Unseen(batch, launch * 1e-6, mini_batches)
     if synthetic:
