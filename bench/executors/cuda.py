@@ -73,9 +73,9 @@ def cuda(
             help="Only compile all kernels for compute capability 9.0, without a GPU, into ABW_HOME/kernels.",
         ),
     ] = False,
-    tensor_cores: Annotated[
-        bool, typer.Option("--tensor-cores/--no-tensor-cores", help="Use the GPU's tensor cores.")
-    ] = True,
+    no_tensor_cores: Annotated[
+        bool, typer.Option("--no-tensor-cores", help="Use float32 units only.")
+    ] = False,
 ) -> Rows:
     """Check all workloads on a GPU, then time them, compared with the floor and PyTorch.
 
@@ -90,16 +90,16 @@ def cuda(
     settings = quick_settings(cases) if quick else in_order(cases, hidden, batch)
     networks = [*((c, CHECKED_HIDDEN, CHECKED_INSTANCES) for c in cases), *settings]
     if compile_only:
-        forms = HOPPER if tensor_cores else HOPPER.without_tensor_cores()
+        forms = HOPPER.without_tensor_cores() if no_tensor_cores else HOPPER
         yield from raising(compile_all(specs, networks, SM_90, forms))
         return
     with closing(open_device()) as device:
         gpu = device.traits
     yield Row("GPU", name=gpu.name, multiprocessors=gpu.processors, driver=f"CUDA {gpu.driver / 1000:.1f}")
-    forms = forms_for(gpu.processors, gpu.tf32 and tensor_cores)
+    forms = forms_for(gpu.processors, gpu.tf32 and not no_tensor_cores)
     # half of the time at most: kernels that come along are only found
     yield from compile_all(specs, networks, gpu.arch, forms, (begun + until) / 2)
-    apart = Apart(partial(Rig, tensor_cores=tensor_cores), data, specs, runs, seconds=CALL_SECONDS)
+    apart = Apart(partial(Rig, tensor_cores=not no_tensor_cores), data, specs, runs, seconds=CALL_SECONDS)
     with closing(apart):
         yield from raising(bench_cuda(apart.call, cases, settings, until))
 
