@@ -15,7 +15,6 @@ from typing import Any
 from abw.core.base.errors import AbwError
 
 OUT_OF_MEMORY = 2
-NO_DEVICE = 100
 NOT_READY = 600
 
 _REPORT = (

@@ -11,7 +11,6 @@ import pytest
 from abw.core.base.errors import AbwError
 from abw.core.exec.cuda import available
 from abw.core.exec.cuda.available import inspect, open_device
-from abw.core.exec.cuda.driver import driver
 from abw.core.exec.cuda.driver.driver import Driver, load_driver
 from abw.core.exec.cuda.driver.toolkit import Toolkit
 from tests.core.exec.cuda import fakedriver
@@ -72,7 +71,7 @@ def test_with_all_there_is_a_device() -> None:
 
 def test_a_driver_without_a_gpu() -> None:
     library = FakeLibrary()
-    with given(library, WHOLE), patch.object(library, "_cuInit", lambda flags: driver.NO_DEVICE):
+    with given(library, WHOLE), patch.object(library, "_cuInit", lambda flags: 100):
         gpu, _ = inspect()
     assert not gpu.ok
     assert "cuInit failed" in gpu.value
