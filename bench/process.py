@@ -20,7 +20,7 @@ LEAVING = 10.0
 
 
 def abw(words: list[str], environment: Mapping[str, str]) -> str:
-    """What `abw WORDS` prints, with more in its environment. Errors: AbwError where it fails."""
+    """Return what `abw WORDS` prints, with more in its environment. Errors: AbwError where it fails."""
     command = [sys.executable, "-m", "abw", *words]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, **environment}
@@ -54,7 +54,7 @@ class Apart:
         self._pipe: Any = None
 
     def call(self, method: str, *args: Any) -> Any:  # noqa: ANN401
-        """What the method returns. Errors: AbwError for all that can go wrong."""
+        """Call a method and return its result. Errors: AbwError for all that can go wrong."""
         self.start(method, *args)
         return self.wait()
 
@@ -69,7 +69,7 @@ class Apart:
         self._pipe.send((method, args))
 
     def wait(self) -> Any:  # noqa: ANN401
-        """What the method that was begun returns. Errors: AbwError for all that can go wrong."""
+        """Return the result of the call that was begun. Errors: AbwError for all that can go wrong."""
         try:
             if not self._pipe.poll(self._seconds):
                 raise AbwError(f"no answer within {self._seconds:.0f} s")

@@ -1,4 +1,4 @@
-"""What it takes to read memory: the rate at which weights come, where nothing is done with them."""
+"""Measure the rate at which a core reads weights, and the least time that a plan's products take."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ TRIES, ENOUGH = 9, 1 << 24
 
 
 def read_seconds(size: int) -> float:
-    """What a core needs to read so many bytes again that it has just read: the best of TRIES, by CPU time.
+    """Time reading `size` bytes that were just read: the best of TRIES, in seconds of CPU time.
 
-    They lie as large weights do, on huge pages where the system has such. Cost: some 20 ms.
+    They are on huge pages, like large weights, where the system has such. Cost: some 20 ms.
     """
     target = get_target()
     step = 4 * target.lanes * CHAINS
@@ -57,7 +57,7 @@ def read_seconds(size: int) -> float:
 
 
 def least_seconds(planned: Plan, peak: float) -> float:
-    """What one thread needs for a plan's products at least, at a `peak` in operations a second.
+    """Return the least seconds that a thread needs for a plan's products at a `peak` in operations a second.
 
     Each batch takes its arithmetic at the peak, or, where that takes longer, the reading of its type's
     weights at the rate at which the weights of all types together are read again.

@@ -1,4 +1,4 @@
-"""What a bench yields: rows of measurements, and notes about them."""
+"""Rows of measurements and notes, which benches yield."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def cuda(
 
 
 def raising(rows: Rows) -> Rows:
-    """The same rows. Errors: AbwError at the end, where some of them are failures."""
+    """Pass rows on. Errors: AbwError at the end, if some of them are failures."""
     failed = 0
     for row in rows:
         failed += isinstance(row, Row) and row.table == "failed"

@@ -1,4 +1,4 @@
-"""What `abw bench cuda` does on the GPU: workloads checked against others, and timed."""
+"""Check workloads on the GPU against other executors, and time them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Rig:
         return self._version
 
     def measured(self) -> Limits:
-        """What the GPU does at best; kept, for later runs to choose schemes by, where that can be written."""
+        """Measure the GPU's limits, and store them for later runs to choose schemes by."""
         limits = probe.measure(self._device)
         with suppress(OSError):
             keep_costs(self._device.traits, limits)
@@ -179,7 +179,7 @@ class Rig:
         return seconds
 
     def _often(self, once: Callable[[], T]) -> list[T]:
-        """What runs gave after those to warm up: fewer runs where they take long, three at least."""
+        """Return the results of runs after warming up: fewer where they take long, at least three."""
         begun = time.perf_counter()
         once()
         while time.perf_counter() < begun + WARMING:
@@ -199,13 +199,13 @@ def _run(executor: Executor, planned: Plan, params: Params) -> Outputs:
     return outputs_of(executor.run(planned), planned.graph)
 
 
-def _same(found: Outputs, expected: Outputs, whose: str) -> None:
+def _same(found: Outputs, expected: Outputs, who: str) -> None:
     """Errors: AbwError where outputs differ from those of blas by more than TOLERANCE."""
     for ours, theirs in zip(found, expected, strict=True):
         scale = float(np.sqrt(np.mean(np.square(theirs))))
         worst = float(np.abs(ours - theirs).max())
         if not worst <= TOLERANCE * scale:
-            raise AbwError(f"outputs {whose} differ from those of blas by {worst / scale:.1e} of their rms")
+            raise AbwError(f"outputs {who} differ from those of blas by {worst / scale:.1e} of their rms")
 
 
 def _torch() -> tuple[Any, str]:

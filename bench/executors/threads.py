@@ -1,4 +1,4 @@
-"""What several threads bring from a file's text to outputs, on idle processors and beside a busy process."""
+"""Compare threads and processes, from text to outputs, on idle processors and next to a busy process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Job:
         self._single: Callable[[], None] | None = None
 
     def on(self, threads: int) -> Callable[[], None]:
-        """What runs it on so many threads."""
+        """Return a function that runs the job on so many threads."""
         dims = {"hidden": self._hidden}
         model = load(self._spec, dims=dims, batch=self._batch, policy="sufficient", threads=threads)
         model.spec = replace(model.spec, data=replace(model.spec.data, limit=self._instances))
@@ -46,7 +46,7 @@ class Job:
         return run
 
     def run(self) -> None:
-        """Run it on one thread."""
+        """Run the job on one thread."""
         self._single = self._single or self.on(1)
         self._single()
 
@@ -92,7 +92,7 @@ def _measured(name: str, batch: int, job: Job, threads: list[int], runs: int, ot
     idle = interleaved({**work, **apart}, runs, time.perf_counter)
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
         try:
-            beside = interleaved(work, runs, time.perf_counter)
+            with_busy = interleaved(work, runs, time.perf_counter)
         finally:
             busy.kill()
     for count in threads:
@@ -104,5 +104,5 @@ def _measured(name: str, batch: int, job: Job, threads: list[int], runs: int, ot
             one_thread_seconds=idle["1"],
             threads_times=idle["1"] / idle[str(count)],
             processes_times=count * idle["1"] / idle[f"apart {count}"],
-            beside_a_busy_one_times=beside["1"] / beside[str(count)],
+            beside_a_busy_one_times=with_busy["1"] / with_busy[str(count)],
         )

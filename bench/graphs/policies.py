@@ -114,7 +114,7 @@ def _bound(dags: Iterable[Dag]) -> int:
 
 
 def _learning(chosen: Case, workload: Workload, train: int, encoding: Encoding, runs: int) -> Row:
-    """What learning from the first `train` instances takes and reaches."""
+    """Time learning from the first `train` instances, and count its batches."""
     dag = workload.graph(0, train).dag
     policy = _learned(workload, train, encoding)
     seconds, trials = PAPER.get(chosen.name, (None, None))

@@ -43,7 +43,7 @@ class Batched:
         raise NotImplementedError
 
     def runs(self, lines: Sequence[str], batch: int) -> dict[str, Callable[[], NDArray[Any]]]:
-        """What computes all outputs, from mini-batches made before and from instances in memory."""
+        """Return functions that compute all outputs, from existing mini-batches and from instances."""
         read = [self.read(line) for line in lines]
         pieces = [read[first : first + batch] for first in range(0, len(read), batch)]
         batches = [self.prepare(some) for some in pieces]
@@ -128,7 +128,7 @@ class RGCN(Batched):
         self.messages = [torch.cat([layer["one"].weight, layer["two"].weight]) for layer in layers]
 
     def with_bags(self) -> Batched:
-        """The same model, summing by embedding_bag."""
+        """Return this model with sums by embedding_bag."""
         other = copy(self)
         other.way = "bags"
         return other

@@ -33,7 +33,7 @@ def import_torch() -> Any:  # noqa: ANN401 (a module)
 def import_dgl() -> Any:  # noqa: ANN401 (a module)
     """DGL, None where it is not installed or does not work with what is.
 
-    1.1.3 works with today's PyTorch beside `setuptools<71`, `packaging` and `PyYAML`.
+    1.1.3 works with today's PyTorch and `setuptools<71`, `packaging` and `PyYAML`.
     """
     os.environ.setdefault("DGLBACKEND", "pytorch")
     return _import("dgl")

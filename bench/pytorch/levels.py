@@ -83,13 +83,13 @@ class TorchLevels:
         def call() -> None:
             inputs = [operand() for operand in operands]
             results = inputs if cell is None else cell.run(inputs, lanes)
-            for place, value in zip(out, results, strict=True):
-                place.copy_(value)
+            for rows, value in zip(out, results, strict=True):
+                rows.copy_(value)
 
         return call
 
     def _operand(self, k: int, kind: int, slot: int, lanes: int, device: str) -> Callable[[], Tensor]:
-        """What reads operand number `k` of the plan, which is a slot of a type."""
+        """Return a function that reads operand number `k` of the plan, which is a slot of a type."""
         torch, plan = self._torch, self._plan
         memory = self._memory[plan.arenas.slot_arena[kind, slot]]
         rows = torch.from_numpy(plan.index[slice(*plan.index_ptr[k : k + 2])].astype(np.int64)).to(device)

@@ -220,7 +220,7 @@ class FoldTrees:
 
 
 def installed() -> dict[str, Callable[[Trees], Library]]:
-    """What makes a mini-batch ready in each library that is installed, by its name."""
+    """Return the libraries that are installed, each by its name."""
     found: dict[str, Callable[[Trees], Library]] = {}
     if dgl := import_dgl():
         found["DGL"] = partial(DglTrees, dgl)

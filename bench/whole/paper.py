@@ -61,7 +61,7 @@ def paper(
     cases = chosen_cases(workloads)
 
     def seconds(chosen: Case, names: tuple[str, ...], size: int, batch: int) -> dict[str, float]:
-        """Of an instance, by preset."""
+        """Return the seconds of an instance by preset."""
         model = model_of(chosen, specs, data, size, batch, batch * max(1, WINDOW // batch))
         systems = {name: System(model, name) for name in names}
         steps = steps_of(systems, runs)

@@ -84,7 +84,7 @@ def _molecules(instances: int) -> tuple[dict[str, Any], Any]:
 
 
 def _as_json(atoms: dict[str, Any], bonds: Any) -> list[str]:  # noqa: ANN401
-    """The same as lines of JSON."""
+    """Write atoms and bonds as lines of JSON, a molecule each."""
     fields = ("element", "charge", "position")
     columns = zip(*(atoms[name].tolist() for name in fields), strict=True)
     vertices = [{"kind": "atom", **dict(zip(fields, values, strict=True))} for values in columns]

@@ -57,12 +57,12 @@ def command(bench: Callable[..., Rows]) -> Callable[..., None]:
         notes: list[str] = []
         document = partial(_document, bench.__name__, given, rows, notes)
         try:
-            with progress(quiet) as told, stopping_after_a_step(), closing(bench(**given)) as found:
-                told.phase(bench.__name__)
+            with progress(quiet) as shown, stopping_after_a_step(), closing(bench(**given)) as found:
+                shown.phase(bench.__name__)
                 for each in found:
                     if isinstance(each, Row):
                         rows.append(each)
-                        told.reached(len(rows))
+                        shown.reached(len(rows))
                     else:
                         notes.append(each)
                     if save is not None:
@@ -91,7 +91,7 @@ def command(bench: Callable[..., Rows]) -> Callable[..., None]:
 
 
 def _document(name: str, given: dict[str, Any], rows: list[Row], notes: list[str]) -> dict[str, Any]:
-    """What --json prints and --save writes."""
+    """Make the document that --json prints and --save writes."""
     packages = ("numpy", "numba", "llvmlite", "torch")
     versions = {"python": platform.python_version()}
     for package in packages:

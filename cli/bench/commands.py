@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401
 
 
 class Benches(Group):
-    """What `abw bench --help` lists."""
+    """Lists the benches in `abw bench --help`."""
 
     places: ClassVar = {name: f"{__name__}:{name}" for name in BENCHES}
 

@@ -66,6 +66,6 @@ def _cell(key: str, value: Any, before: Any) -> str:  # noqa: ANN401
 
 
 def _measured(row: Row) -> tuple[Any, ...]:
-    """What a row is a measurement of: its table, texts and settings."""
+    """Return what identifies a measurement: the row's table, texts and settings."""
     settings = ((k, v) for k, v in row.items() if isinstance(v, str | int) and not k.endswith(tuple(UNITS)))
     return row.table, *settings
