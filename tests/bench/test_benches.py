@@ -71,7 +71,7 @@ def test_e2e(specs: Path, data: Path) -> None:
 def test_one(specs: Path, data: Path) -> None:
     rows = by_table(one(data, specs, 8, [5, 7], 2))[""]
     assert [row["nodes"] for row in rows] == [5, 7]
-    assert all(0 < r["kernels_seconds"] < r["p50_seconds"] <= r["p90_seconds"] for r in rows)
+    assert all(0 < r["p50_seconds"] <= r["p90_seconds"] and r["kernels_seconds"] > 0 for r in rows)
     with pytest.raises(AbwError, match="has 4 nodes"):
         list(one(data, specs, 8, [4], 2))
 
