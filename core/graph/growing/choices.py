@@ -87,11 +87,18 @@ def choose(words: int, a: int) -> bool:
         function = longs_in(state, at.FUNCTION)[2 * steps[a + DECISION]]
         arena = longs_in(state, at.FUNCTION)[2 * steps[a + DECISION] + 1]
         base, pitch = longs_in(state, at.ARENA)[arena], longs_in(state, at.PITCH)[arena]
-    for j in range(entries(state, steps[a + VERTICES])):
+    n = entries(state, steps[a + VERTICES])
+    if function != 0 and how == ARGMAX:
+        chosen = column(state, steps[a + CHOSEN])
+        for j in range(n):
+            call(function, (words, base + values[vertices[j] + 1] * pitch))
+            chosen[vertices[j] + 1] = state[at.LARGEST]
+        return bool(state[at.STATUS] == at.RUNNING)
+    for j in range(n):
         begin = state[at.SCORED]
         place = base + values[vertices[j] + 1] * pitch
         if function != 0:
-            good = _by_function(words, a, vertices[j], function, place)
+            good = _best_by_function(words, vertices[j], function, place)
         else:
             if by_address:
                 scores, row = doubles_in(state, at.SCORES), floats_at(place, count)
@@ -109,20 +116,15 @@ def choose(words: int, a: int) -> bool:
 
 
 @fragment
-def _by_function(words: int, a: int, vertex: int, function: int, place: int) -> bool:
-    """Choose by a function for rows of scores; whether these are numbers."""
+def _best_by_function(words: int, vertex: int, function: int, place: int) -> bool:
+    """The best continuations of a vertex become candidates; whether the scores at an address are numbers."""
     state = longs_at(words, at.WORDS)
-    steps = longs_in(state, at.STEPS)
-    if steps[a + HOW] == BEST:
-        instance, before = _open_candidates(words, vertex)
-        first = instance * state[at.BEAM]
-        state[at.LANE] = vertex
-        doubles_at(words + 8 * at.PLUS, 1)[0] = before
-        totals, which = state[at.BEAM_TOTAL] + 8 * first, state[at.BEAM_VERTEX] + 4 * first
-        call(function, (words, place, totals, which, state[at.BEAM_NUMBER] + 4 * first, 0))
-    else:
-        call(function, (words, place))
-        column(state, steps[a + CHOSEN])[vertex + 1] = state[at.LARGEST]
+    instance, before = _open_candidates(words, vertex)
+    first = instance * state[at.BEAM]
+    state[at.LANE] = vertex
+    doubles_at(words + 8 * at.PLUS, 1)[0] = before
+    totals, which = state[at.BEAM_TOTAL] + 8 * first, state[at.BEAM_VERTEX] + 4 * first
+    call(function, (words, place, totals, which, state[at.BEAM_NUMBER] + 4 * first, 0))
     return bool(state[at.STATUS] == at.RUNNING)
 
 
