@@ -260,11 +260,8 @@ def _insert(words: int, instance: int, total: float, vertex: int, number: int) -
     `vertex` is -1 of a hypothesis that has ended, whose pick `number` is then.
     """
     state = longs_at(words, at.WORDS)
-    totals, vertices, numbers = (
-        doubles_in(state, at.BEAM_TOTAL),
-        ints_in(state, at.BEAM_VERTEX),
-        ints_in(state, at.BEAM_NUMBER),
-    )
+    totals, vertices = doubles_in(state, at.BEAM_TOTAL), ints_in(state, at.BEAM_VERTEX)
+    numbers = ints_in(state, at.BEAM_NUMBER)
     begin, place = instance * state[at.BEAM], (instance + 1) * state[at.BEAM]
     while place > begin and not totals[place - 1] >= total:  # one that is not a number is none
         place -= 1
@@ -322,16 +319,10 @@ def _keep_all(words: int) -> None:
 def _keep(words: int, begin: int, width: int) -> None:
     """Those from `begin` on."""
     state = longs_at(words, at.WORDS)
-    totals, vertices, numbers = (
-        doubles_in(state, at.BEAM_TOTAL),
-        ints_in(state, at.BEAM_VERTEX),
-        ints_in(state, at.BEAM_NUMBER),
-    )
-    kept, pick, when = (
-        ints_in(state, at.BEAM_KEPT),
-        ints_in(state, at.KEPT_PICK),
-        ints_in(state, at.KEPT_ROUND),
-    )
+    totals, vertices = doubles_in(state, at.BEAM_TOTAL), ints_in(state, at.BEAM_VERTEX)
+    numbers = ints_in(state, at.BEAM_NUMBER)
+    kept, pick = ints_in(state, at.BEAM_KEPT), ints_in(state, at.KEPT_PICK)
+    when = ints_in(state, at.KEPT_ROUND)
     over = vertices[begin] < 0
     for i in range(begin, begin + width):
         kept[i] = -1

@@ -36,11 +36,8 @@ def _run(words: int, a: int) -> None:
     state = longs_at(words, at.WORDS)
     steps = longs_in(state, at.STEPS)
     t, ends, vertices = steps[a + TYPE], steps[a + ENDS], register(state, steps[a + VERTICES])
-    n, slots, frame = (
-        entries(state, steps[a + VERTICES]),
-        ints_in(state, at.TYPE_SLOTS)[t],
-        longs_in(state, at.FRAME),
-    )
+    n, slots = entries(state, steps[a + VERTICES]), ints_in(state, at.TYPE_SLOTS)[t]
+    frame = longs_in(state, at.FRAME)
     arena, pitch, rows = longs_in(state, at.ARENA), longs_in(state, at.PITCH), longs_in(state, at.ROWS)
     slot_arena, output_arena = ints_in(state, at.SLOT_ARENA), ints_in(state, at.OUTPUT_ARENA)
     values, bytes_of_register = longs_in(state, at.VALUES), 4 * state[at.ENTRIES]

@@ -31,8 +31,9 @@ _NUMBERS = 47
 # - Picks so far (`PICK_NEXT`), the round's own from `PICK_FIRST` on; how often one was kept, how often one
 #   may be; the instances whose hypotheses are compared.
 # - Where each section of the steps begins, and where the last one ends.
-# - Of executors that run kernels by address: where these have their scratch, the most slots and outputs of a
-#   type, the batches so far. Of others: how many nodes, and operands, the round has.
+# - Of executors that run kernels by address: the batches so far, where kernels have their scratch, the most
+#   slots and outputs of a type, the words of a slot in a kernel's frame. Of others: the number of the round's
+#   first node, how many nodes and operands it has, how many scores were taken so far.
 (
     STATUS, LARGEST, PLUS, LANE,
     LEFT, ROUND, FIRST, LAST, GIVEN_FIRST, GIVEN_LAST, NEXT, END, NOW, ADDING, MEMBERS,
@@ -59,7 +60,7 @@ _ARRAYS = 45
 # - Registers (n, ENTRIES), and how many entries each has.
 # - Beams, by pick: vertex, number, log-probability, whether it has ended; what was kept, and in which round;
 #   by instance: the last round, the picks kept (n, width), and candidates (n, width).
-# - `SCORES`, in double precision, and for masked ones in single precision.
+# - `SCORES` of vertices, in double precision.
 # - Executors that run kernels by address: as in `abw.core.exec.cpu.tape.state`; by decision the arena of
 #   scores, and the function that finds the largest, or the best.
 # - Others: how many nodes of each type there are so far (T,), and of the round each node's type, vertex,

@@ -220,11 +220,8 @@ def _select(words: int, a: int) -> int:
     """
     state = longs_at(words, at.WORDS)
     steps, n = longs_in(state, at.STEPS), 0
-    out, kind, origin = (
-        register(state, steps[a + 1]),
-        column(state, state[at.KIND]),
-        column(state, max(state[at.ORIGIN], 0)),
-    )
+    out, kind = register(state, steps[a + 1]), column(state, state[at.KIND])
+    origin = column(state, max(state[at.ORIGIN], 0))
     wanted, some = bytes_in(state, at.GROUPS), bytes_in(state, at.ORIGINS)
     group, origins = steps[a + 3] * state[at.KINDS_OF], steps[a + 4]
     for v in range(state[at.GIVEN_FIRST], state[at.GIVEN_LAST] if steps[a + 5] else 0):
@@ -291,11 +288,8 @@ def _reduce(words: int, a: int) -> int:
     state = longs_at(words, at.WORDS)
     steps, sizes = longs_in(state, at.STEPS), longs_in(state, at.SIZES)
     to, first, slots, outputs = steps[a + 1], steps[a + 4], steps[a + 5], steps[a + 6]
-    vertices, owner, present = (
-        register(state, steps[a + 2]),
-        register(state, steps[a + 3]),
-        register(state, first),
-    )
+    vertices, owner = register(state, steps[a + 2]), register(state, steps[a + 3])
+    present = register(state, first)
     nodes, ends = register(state, to), register(state, to + 1)
     n, k, filled, count, missing = sizes[steps[a + 3]], 0, 0, 0, 0
     ends[0] = 0
@@ -337,11 +331,8 @@ def _add(words: int, a: int) -> None:
     out, vertices = register(state, steps[a + 1]), register(state, source)
     where, picks = register(state, max(steps[a + 3], 0)), register(state, max(by, 0))
     kind, most = longs_in(state, at.KINDS)[grown], longs_in(state, at.MOST)[grown]
-    count, instance, home = (
-        longs_in(state, at.COUNT),
-        column(state, state[at.INSTANCE]),
-        column(state, state[at.HOME]),
-    )
+    count, instance = longs_in(state, at.COUNT), column(state, state[at.INSTANCE])
+    home = column(state, state[at.HOME])
     for i in range(longs_in(state, at.SIZES)[source]):
         out[i] = -1
         if steps[a + 3] >= 0 and where[i] == 0:
