@@ -160,5 +160,7 @@ def _number(value: Any) -> str:  # noqa: ANN401
 
 def _print_check(report: dict[str, Any]) -> None:
     for row in report["parameters"]:
-        say(f"{row['name']}: {row['checked']} of {row['size']} numbers, error {row['error']:.1e}")
-    say(f"{report['model']}: gradients are right, error {report['error']:.1e} of the largest")
+        say(f"{row['name']}: {row['checked']} of {row['size']} numbers, largest error {row['error']:.1e}")
+    say(
+        f"{report['model']}: gradients are right, largest error {report['error']:.1e} of the largest gradient"
+    )

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 
 
@@ -65,8 +66,12 @@ class Problem:
     hint: str = ""
 
     def __str__(self) -> str:
+        return self.shown()
+
+    def shown(self, after: Problem | None = None) -> str:
+        """The mistake with its line and hint, except where the mistake `after` it shows the same ones."""
         lines = [f"{self.where}: {self.message}" if self.where else self.message]
-        if self.where and self.where.text:
+        if self.where and self.where.text and not (after and after.where == self.where):
             number = str(self.where.line)
             text, column = _window(self.where.text, self.where.column)
             lines.append(f"  {number} | {printable(text)}")
@@ -76,7 +81,7 @@ class Problem:
             # tabs stay tabs, so that the mark stands under what it means
             lead = "".join("\t" if c == "\t" else " " for c in before)
             lines.append(f"  {' ' * len(number)} | {lead}{marks}")
-        if self.hint:
+        if self.hint and not (after and after.hint == self.hint):
             lines.append(f"  hint: {self.hint}")
         return printable("\n".join(lines))
 
@@ -111,10 +116,11 @@ class SpecError(AbwError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(str(p) for p in self.problems))
+        pairs = zip_longest(self.problems, self.problems[1:])
+        super().__init__("\n".join(p.shown(after) for p, after in pairs if p))
 
     def rename(self, file: str, name: str) -> None:
-        """Tell mistakes in one file as those of what it stands for."""
+        """Report mistakes in one file as mistakes in what it stands for."""
         moved = (p.where and p.where.file == file and replace(p.where, file=name) for p in self.problems)
         pairs = zip(self.problems, moved, strict=True)
         SpecError.__init__(self, [replace(p, where=where) if where else p for p, where in pairs])

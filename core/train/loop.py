@@ -128,6 +128,7 @@ class Loop:
     on_step: Callable[[Row], object] = lambda _: None
     on_epoch: Callable[[Row], object] = lambda _: None
     ended: bool = False
+    cold: bool = True
 
     def run(self, progress: Progress) -> None:
         """Train to the last epoch, or until patience ends.
@@ -177,6 +178,8 @@ class Loop:
                 position.step, position.done = step + 1, position.done + 1
                 position.loss, position.values = position.loss + found.loss, position.values + found.values
             progress.reached(step + 1, self._note(step + 1, steps, begun, first))
+            if self.cold and step + 1 < steps:  # the first step has compiled; the rate begins after it
+                self.cold, begun, first = False, time.perf_counter(), step + 1
             row = {"epoch": position.epoch + 1, "step": step + 1, "steps": steps}
             self._call(self.on_step, row | {"loss": found.loss / max(1, found.values)})
             if self.ended:
