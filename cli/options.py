@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 EncodingName = Literal["best", "base", "max", "sort", "critical"]
 PrecisionName = Literal["float32", "bf16", "int8"]
+DedupName = Literal["auto", "on", "off"]
 DataFormat = Literal["trees", "lattice", "tags", "pairs", "words", "json"]
 
 
@@ -114,6 +115,12 @@ GROUP = flag(
     "Batch types that differ only in parameters in one launch.",
     program=f"types are grouped where {WHOLE}",
 )
+DEDUP_HELP = "Compute equal nodes of a mini-batch once: always, never, or where it pays (docs/policies.md)."
+DEDUP = option(
+    DEDUP_HELP,
+    shown="auto",
+    program="equal calls of programs are not looked for",
+)
 PRECISION = option(
     "Store the weights of matrix products in fewer bits: faster, less exact (docs/cpu.md).", shown="float32"
 )
@@ -185,6 +192,7 @@ class Passes:
 
     fuse: bool = FUSE
     group: bool = GROUP
+    dedup: DedupName | None = DEDUP
 
 
 @group

@@ -13,6 +13,11 @@ from abw.core.base.errors import GLUE
 DONE = {"fuse": "reductions read in place", "group": "types grouped"}
 
 
+def _equal(report: dict[str, Any]) -> str:
+    """What to say of nodes that were left out because they equal others."""
+    return f" and {report['equal_nodes']:,} equal to them" if report.get("equal_nodes") else ""
+
+
 def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
     """Print a run's report on one screen."""
     put = partial(show, on_stderr=on_stderr)
@@ -22,7 +27,8 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
     put(
         f"{counted(report['instances'], 'instance')} in "
         f"{counted(report['mini_batches'], 'mini-batch', 'es')} of {report['batch']}; "
-        f"{counted(report['nodes'], 'node')} ({report['granularity']}); executor {report['executor']}"
+        f"{counted(report['nodes'], 'node')}{_equal(report)} ({report['granularity']}); "
+        f"executor {report['executor']}"
         + (f", weights in {precision}" if precision != "float32" else "")
         + (f", {counted(report['threads'], 'thread')}" if report["threads"] else "")
         + "".join(f"; {DONE[name]}" for name in report["passes"])

@@ -55,6 +55,7 @@ from abw.core.policy.registry import CHOSEN, LEARNED, get_policy, require_name
 from abw.core.policy.schedule import Policy, Schedule
 from abw.core.policy.user_policy import Validated, checked
 from abw.core.run.checks import refuse_values, refuse_weights
+from abw.core.run.dedup import DedupMode
 from abw.core.run.footprint import require_weights
 from abw.core.run.learning import SUMMARIES, Asked, Choice, launch_seconds, policy_of
 from abw.core.run.minibatches import MiniBatch, run_one
@@ -110,6 +111,7 @@ def load(
     hoist: bool = False,
     fuse: bool = False,
     group: bool = False,
+    dedup: DedupMode = "auto",
     threads: int | None = None,
     seed: int | None = None,
     allow_outside: bool = False,
@@ -132,6 +134,7 @@ def load(
     _require("precision", precision, PRECISIONS)
     _require("granularity", granularity, get_args(Granularity))
     _require("layout", layout, get_args(LayoutName))
+    _require("dedup", dedup, get_args(DedupMode))
     _require("encoding", encoding, tuple(SUMMARIES))
     if isinstance(policy, str) and not policy.endswith(".json"):
         require_name(policy)
@@ -151,7 +154,7 @@ def load(
     )
     model = open_model(find_spec(Path(spec)), overrides)
     require_weights(model)
-    networks = open_networks(model, granularity, layout, fuse=fuse, group=group)
+    networks = open_networks(model, granularity, layout, fuse=fuse, group=group, dedup=dedup)
     used = seed or 0
     params = make_params(networks.cells, load_weights(model), used)
     if check_finite:

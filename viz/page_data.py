@@ -69,6 +69,7 @@ def scene_document(scene: Scene) -> dict[str, Any]:
         "bound": bound.tolist(),
         "graph": {
             **listed(type=dag.type, instance=scene.instance, vertex=scene.vertex),
+            **(listed(equal=scene.equal_nodes()) if scene.equal else {}),
             **listed(source=source, target=dag.succ, x=np.round(x, 2), y=np.round(y, 2)),
             # what the range picker cuts: instances, or one instance's layers
             "layer": layer.tolist() if instances == 1 else None,

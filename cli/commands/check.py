@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from abw.cli import options
 from abw.cli.console import Columns, amount, counted, say, show, table
-from abw.cli.groups import flag, group
+from abw.cli.groups import flag, group, option
 
 
 @group
@@ -18,6 +18,7 @@ class Checks:
         "Also schedule all mini-batches with this policy, and check the schedules."
     )
     precision: options.PrecisionName | None = options.PRECISION
+    dedup: options.DedupName = option(options.DEDUP_HELP, default="auto")
     backward: bool = flag("Print each type's backward pass as equations instead.")
 
 
@@ -41,7 +42,8 @@ def check(spec: options.Spec, changes: options.Changes, checks: Checks, output: 
         output.give(inspect_cell(spec, changes.dims), _print_cell)
     else:
         precision = checks.precision or "float32"
-        output.give(inspect(spec, overrides, checks.granularity, checks.policy, precision), _print)
+        found = inspect(spec, overrides, checks.granularity, checks.policy, precision, checks.dedup)
+        output.give(found, _print)
 
 
 def _print_cell(report: dict[str, Any]) -> None:
@@ -126,9 +128,11 @@ def _print(report: dict[str, Any]) -> None:
     ok = ("ok", "green")
     numbers = f"{report['parameters']:,} numbers in parameters, {report['table_numbers']:,} in tables"
     show([ok, f"  {report['spec']}: ", (report["model"], "bold"), f", {numbers}"])
+    fewer = f" ({report['distinct']:,} distinct)" if report["distinct"] < report["nodes"] else ""
     graphs = (
-        f"{counted(report['nodes'], 'node')} in {counted(report['mini_batches'], 'mini-batch', 'es')} of "
-        f"{report['batch']}, lower bound {report['lower_bound']}"
+        f"{counted(report['nodes'], 'node')}{fewer} in "
+        f"{counted(report['mini_batches'], 'mini-batch', 'es')} of {report['batch']}, "
+        f"lower bound {report['lower_bound']}"
     )
     instances = counted(report["instances"], "instance")
     show([ok, f"  {report['data']}: {instances}, {graphs}"])
@@ -155,6 +159,7 @@ def _print(report: dict[str, Any]) -> None:
     columns: Columns = {
         "type": "type",
         "nodes": "nodes:,",
+        **({"distinct": "distinct:,"} if fewer else {}),
         "depth in the first mini-batch": "depth:,",
         "reads": "reads",
     }

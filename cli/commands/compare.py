@@ -72,6 +72,7 @@ def compare(
         sizes=numbers(comparison.batches, "--batches") if comparison.batches else (),
         plot=comparison.plot,
         tight=comparison.bound == "tight",
+        dedup=comparison.dedup or "auto",
         **{name: given[name] for name in same},
     )
     with output.progress() as progress:

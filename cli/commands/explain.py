@@ -26,6 +26,7 @@ class Explanation:
     format: options.DataFormat | None = options.FORMAT
     encoding: options.EncodingName | None = options.ENCODING
     granularity: Literal["cell", "op", "graph"] = options.NODES_OF_ANY
+    dedup: options.DedupName | None = options.DEDUP
 
 
 def explain(
@@ -74,6 +75,7 @@ def explain(
                     encoding=encoding,
                     granularity=programs.of_spec(explanation.granularity),
                     number=number,
+                    dedup=explanation.dedup or "auto",
                 )
         else:
             report = explain_run(options.run_of(target), number, policy)

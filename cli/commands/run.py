@@ -323,6 +323,7 @@ def _of_spec(
         layout=batching.layout or usual.layout,
         fuse=batching.fuse,
         group=batching.group,
+        dedup=batching.dedup or usual.dedup,
         seed=data.seed or 0,
         train_limit=batching.train_limit,
         profile=execution.profile,

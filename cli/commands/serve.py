@@ -23,6 +23,7 @@ class Engine:
         "cpu, cuda, blas or reference.", None, "--executor", "--device", shown="cpu"
     )
     precision: options.PrecisionName | None = options.PRECISION
+    dedup: options.DedupName | None = options.DEDUP
     threads: int | None = option("Number of the engine's threads.", "N", least=1, shown="all but one")
 
 
@@ -72,6 +73,7 @@ def serve(
     program = options.is_program(spec)
     format, policy = None, engine.policy
     if program:
+        programs.refuse_options(engine)
         policy = programs.policy_of(engine.policy)
         format = engine.format or (format_of(data, None) if data else "json")
     else:
@@ -86,6 +88,7 @@ def serve(
         policy=policy,
         executor=executor,
         precision=engine.precision,
+        dedup=engine.dedup,
         threads=own,
         seed=changes.seed,
         allow_outside=changes.allow_outside,

@@ -41,6 +41,7 @@ class Training:
     executor: Literal["cpu", "reference"] = option("Executor.", default="cpu")
     threads: int | None = options.THREADS
     checkpoint: float = option("Interval between checkpoints.", "SECONDS", default=60.0, least=0)
+    dedup: options.DedupName = option(options.DEDUP_HELP, default="auto")
     check: bool = flag("Compare the gradients with finite differences, without training.")
     engine: Literal["ray"] | None = option("Compute gradients in many processes (docs/scale.md).")
     workers: int | None = option("Number of processes, with --threads each (1).", "N", least=1)
@@ -129,6 +130,7 @@ def _options(spec: Path | None, changes: options.Changes, training: Training) ->
         every=training.checkpoint,
         metrics=training.metric or (),
         workers=workers or 0,
+        dedup=training.dedup,
     )
 
 

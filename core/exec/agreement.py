@@ -20,7 +20,7 @@ from abw.core.exec.interface import Result
 from abw.core.exec.params import Params
 from abw.core.exec.reference import ReferenceExecutor, attend, scores_of
 from abw.core.graph.fuse import Fusion
-from abw.core.graph.graph import Graph
+from abw.core.graph.graph import Distinct, Graph
 from abw.core.ir.cell import Cell, Op
 from abw.core.ir.model import Attention, Reduction
 from abw.core.ir.operations import OPERATIONS
@@ -44,13 +44,18 @@ class Difference:
 
 
 def compare(
-    result: Result, expected: Result, fusion: Fusion | None = None, shaken: Sequence[Result] = ()
+    result: Result,
+    expected: Result,
+    fusion: Fusion | None = None,
+    shaken: Sequence[Result] = (),
+    distinct: Distinct | None = None,
 ) -> tuple[Difference, ...]:
     """The difference of every (type, output) that has nodes: max |a - b| / rms(b) over the mini-batch.
 
     What is infinite or not a number in one must be the same in the other: else the error is infinite. Where
     all expected values are zero the error is absolute. With `fusion` the result is of the network that it
-    made, what is expected of the one it was made of: the types that are gone have nothing to compare. Of
+    made, what is expected of the one it was made of: the types that are gone have nothing to compare. With
+    `distinct` the result has one of each set of equal nodes, what is expected has all: each is compared. Of
     nodes for which `shaken` runs (`shaken_runs`) are far from what is expected, only what goes beyond what
     single precision loses there is an error.
     """
@@ -61,6 +66,8 @@ def compare(
         net_type = network.types[t]
         for o, port in enumerate(net_type.outputs):
             a = np.asarray(result.value(number, o), np.float64)
+            if distinct is not None:
+                a = a[distinct.place[slice(*distinct.type_ptr[number : number + 2].tolist())]]
             b = np.asarray(expected.value(t, o), np.float64)
             if b.size and shaken:
                 allowed = lost(b, [np.asarray(run.value(t, o), np.float64) for run in shaken])

@@ -321,6 +321,13 @@ class Executor(Protocol):
         """Arrange the batches to be planned as this executor runs them best: in parts, or as they are."""
         return schedule
 
+    def divide(self, graph: Graph) -> Ints | None:
+        """The part of each instance (instances,), where threads share the run of this graph by instances.
+
+        None where they do not. Equal nodes are then left out within parts alone.
+        """
+        return None
+
     def run(self, plan: Plan) -> Result:
         """Execute a plan of the network prepared."""
 

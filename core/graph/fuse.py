@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.dag import Dag, Successors, build_dag
-from abw.core.graph.graph import Graph
+from abw.core.graph.graph import Distinct, Graph
 from abw.core.ir.network import LISTED, NetType, Network, Slot, order_of
 from abw.core.jit.decorators import allocating, inner, njit
 
@@ -115,6 +115,18 @@ def fuse(graph: Graph, fusion: Fusion) -> Graph:
         list_ptr,
         list_operand,
         graph.given,
+        _left(graph.distinct, left),
+    )
+
+
+def _left(distinct: Distinct | None, left: NDArray[np.bool_]) -> Distinct | None:
+    """The nodes as constructed of the types that are left."""
+    if distinct is None:
+        return None
+    sizes = np.diff(distinct.type_ptr)
+    stays, type_ptr = np.repeat(left, sizes), np.append(0, np.cumsum(sizes[left])).astype(np.int32)
+    return replace(
+        distinct, type_ptr=type_ptr, instance=distinct.instance[stays], place=distinct.place[stays]
     )
 
 

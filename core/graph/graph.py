@@ -63,6 +63,25 @@ class Nodes:
         return self.type_ptr[1:] - self.type_ptr[:-1]
 
 
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Which nodes of a graph stand for those of the graph as constructed, which had n nodes.
+
+    `type_ptr` (T + 1,) and `instance` (n,) are those of the graph as constructed, without reductions that
+    cells read in place. Its node v of type t is computed by node `place[v]` (n,), counted from the first of
+    type t. With `part` (instances,) no node stands for one of an instance in another part.
+    """
+
+    type_ptr: Ints
+    instance: Ints
+    place: Ints
+    part: Ints | None = None
+
+    def nodes(self, type_ptr: Ints) -> Ints:
+        """The node (n,) that stands for each, in the graph with this `type_ptr`."""
+        return self.place + np.repeat(type_ptr[:-1], np.diff(self.type_ptr))
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Graph(Nodes):
     """n nodes with their operands.
@@ -76,6 +95,9 @@ class Graph(Nodes):
     shorter.
 
     `given` are the rows of the constants that are fields of vertices (`Network.given`), of each (rows, size).
+
+    `distinct` says which nodes were left out because an equal one computes the same
+    (`abw.core.graph.dedup`); None where none was looked for.
     """
 
     dag: Dag
@@ -84,6 +106,7 @@ class Graph(Nodes):
     list_ptr: Ints = field(default_factory=lambda: np.zeros(1, np.int32))
     list_operand: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
     given: tuple[NDArray[np.float32], ...] = ()
+    distinct: Distinct | None = None
 
     def __repr__(self) -> str:
         counts = zip(self.type_sizes.tolist(), self.dag.types, strict=True)

@@ -111,21 +111,21 @@ class Network:
 
 def loops_of(network: Network) -> NDArray[np.int32]:
     """(T,): types that feed each other, directly or through others, have the same number; others -1."""
-    reach = _reach(network)
+    reach = reach_of(network)
     both = reach & reach.T
     return np.where(both.any(axis=1), both.argmax(axis=1), -1).astype(np.int32)
 
 
 def order_of(network: Network) -> NDArray[np.int32] | None:
     """The types (T,), each behind all that feed it; None where some feed themselves or each other."""
-    reach = _reach(network)
+    reach = reach_of(network)
     if reach.diagonal().any():
         return None
     # what feeds a type is fed by fewer types than it
     return np.argsort(reach.sum(axis=1), kind="stable").astype(np.int32)
 
 
-def _reach(network: Network) -> NDArray[np.bool_]:
+def reach_of(network: Network) -> NDArray[np.bool_]:
     """(T, T): whether type t is fed by type p, directly or through others."""
     count = len(network.types)
     reach = np.zeros((count, count), bool)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.data.instances import Instances
@@ -15,13 +17,15 @@ from abw.core.exec.params import Params
 from abw.core.exec.precision import allowed
 from abw.core.exec.reference import ReferenceExecutor
 from abw.core.graph.fuse import Fusion
-from abw.core.graph.graph import Graph
+from abw.core.graph.graph import Distinct, Graph
 from abw.core.ir.network import Network
 from abw.core.plan.check import check_plan
 from abw.core.policy.check import check_schedule
 from abw.core.run.minibatches import MiniBatch
 from abw.core.store.outputs import Column
 
+# So many instances are named that compute one value.
+SHOWN = 3
 # The largest error, relative to an output's root mean square, that `verify` accepts.
 TOLERANCE = 1e-5
 
@@ -64,13 +68,22 @@ def refuse_values(batch: MiniBatch, result: Result, instances: Instances) -> Non
         return
     at, node, t, o, value = first
     net_type = network.types[t]
-    number = batch.first + int(graph.instance[node])
+    own = graph.instance[[node]]
+    if graph.distinct is not None:  # the node is one of all these instances
+        own = np.unique(graph.distinct.instance[graph.distinct.nodes(graph.type_ptr) == node])
     raise AbwError(
-        f"output '{net_type.outputs[o].name}' of type '{net_type.name}' is {value}: instance "
-        f"{int(instances.numbers[number])} (line {instances.lines[number]}), in batch {at} of mini-batch "
+        f"output '{net_type.outputs[o].name}' of type '{net_type.name}' is {value}: "
+        f"{_named(instances, batch.first + own)}, in batch {at} of mini-batch "
         f"{batch.window}; what comes before it is finite",
         hint="look at what this type computes with: exp of a large number, a quotient by 0, a word's weights",
     )
+
+
+def _named(instances: Instances, numbers: NDArray[np.integer[Any]]) -> str:
+    """Instances with their lines: the first ones, and how many more there are."""
+    each = [f"{instances.numbers[n]} (line {instances.lines[n]})" for n in numbers[:SHOWN].tolist()]
+    more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
+    return f"instance{'s' * (len(numbers) > 1)} {', '.join(each)}{more}"
 
 
 def not_finite(column: Column) -> int:
@@ -91,12 +104,18 @@ def check_plans(batch: MiniBatch) -> None:
 
 
 def compare_with_reference(
-    graph: Graph, result: Result, executor: Executor, params: Params, fusion: Fusion | None
+    graph: Graph,
+    result: Result,
+    executor: Executor,
+    params: Params,
+    fusion: Fusion | None,
+    distinct: Distinct | None = None,
 ) -> tuple[float, Result]:
     """Compare all nodes' outputs with the reference executor's; returns the largest error and the latter.
 
-    `graph` has a node for every reduction, which is how the reference computes them. The error exceeds the
-    limit only where numbers nearly cancel, and rounding to single precision explains it. Errors: AbwError.
+    `graph` has all nodes, reductions and those that equal others, so that the reference computes each;
+    `distinct` says which node of the result stands for each. The error exceeds the limit only where numbers
+    nearly cancel, and rounding to single precision explains it. Errors: AbwError.
     """
     reference = ReferenceExecutor()
     reference.prepare(graph.network, params)
@@ -105,7 +124,7 @@ def compare_with_reference(
     limit = allowed(precision, TOLERANCE)
 
     def furthest(shaken: Sequence[Result] = ()) -> Difference:
-        found = compare(result, expected, fusion, shaken)
+        found = compare(result, expected, fusion, shaken, distinct)
         return max(found, key=lambda d: d.error, default=Difference("", "", 0.0))
 
     found = worst = furthest()

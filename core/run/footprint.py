@@ -20,7 +20,7 @@ from abw.core.exec.interface import Executor, Result
 from abw.core.exec.lower.rows import row_floats
 from abw.core.exec.precision import Precision
 from abw.core.graph.dag import Dag
-from abw.core.graph.graph import Graph, Ints, Nodes, ResultRefs
+from abw.core.graph.graph import Distinct, Graph, Ints, Nodes, ResultRefs
 from abw.core.ir.model import Model
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import arenas_of
@@ -32,8 +32,9 @@ from abw.core.run.workload import Workload
 # Floats of the widest vectors, to which an executor may pad rows.
 LANES = 16
 
+KINDS = Plan, Nodes, Graph, Distinct, Schedule, ResultRefs
 _FIELDS: dict[type[Any], Callable[[Any], Iterable[Any]]] = {
-    kind: attrgetter(*(f.name for f in fields(kind))) for kind in (Plan, Nodes, Graph, Schedule, ResultRefs)
+    kind: attrgetter(*(f.name for f in fields(kind))) for kind in KINDS
 }
 # edges only if a policy has requested them
 _FIELDS[Dag] = lambda dag: (dag.type, *vars(dag).get("edges", ()))
@@ -72,7 +73,8 @@ def footprint_of(batch: MiniBatch) -> Footprint:
 def _footprint(nodes: Nodes, rows: Ints, plans: Sequence[Plan]) -> Footprint:
     pitch = (row_floats(shape, LANES) for shape in arenas_of(nodes.network).shape)
     floats = sum(map(mul, rows.tolist(), pitch))
-    parts = [part for made in plans for part in (made, made.graph, made.graph.dag, made.schedule)]
+    parts: list[Any] = [part for made in plans for part in (made, made.graph, made.graph.dag, made.schedule)]
+    parts += [made.graph.distinct for made in plans if made.graph.distinct]
     return Footprint(4 * floats, _array_bytes((nodes, *nodes.results, *parts)), _output_bytes(nodes))
 
 

@@ -79,6 +79,13 @@ class MiniBatch:
         return self.made.batches if isinstance(self.made, Grown) else len(self.made.schedule)
 
     @property
+    def equal_nodes(self) -> int:
+        """How many nodes were left out because they equal others."""
+        if isinstance(self.made, Grown) or (distinct := self.made.graph.distinct) is None:
+            return 0
+        return len(distinct.place) - len(self.made.graph)
+
+    @property
     def unseen(self) -> int:
         """The number of steps at which the policy was in a state unseen in training."""
         return self.made.unseen if isinstance(self.made, Grown) else self.made.schedule.unseen
@@ -120,7 +127,7 @@ def planned(
     """
     clock = clock or _uncounted
     with clock("construct"):
-        graph = workload.graph(first, last)
+        graph = workload.next_graph(first, last, executor.divide)
     with clock("schedule"):
         dag = workload.networks.seen(graph)
         schedule = policy.schedule(dag)

@@ -10,6 +10,7 @@ from abw.core.base.files import file_digest
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, LayoutName
 from abw.core.policy.registry import CHOSEN
+from abw.core.run.dedup import DedupMode
 from abw.core.run.learning import Asked, Choice, launch_seconds
 from abw.core.run.shards import Cut, Shard, require_shards
 from abw.core.run.workload import Networks, open_networks
@@ -54,6 +55,7 @@ class RunOptions(CommonOptions):
     layout: LayoutName = "planned"
     fuse: bool = False
     group: bool = False
+    dedup: DedupMode = "auto"
     seed: int = 0
     train_limit: int | None = None
     profile: bool = False
@@ -70,7 +72,9 @@ class RunOptions(CommonOptions):
 
     def networks(self, model: Model) -> Networks:
         """The networks of a model by these options. Errors: AbwError."""
-        return open_networks(model, self.granularity, self.layout, fuse=self.fuse, group=self.group)
+        return open_networks(
+            model, self.granularity, self.layout, fuse=self.fuse, group=self.group, dedup=self.dedup
+        )
 
     def asked(self, model: Model, networks: Networks) -> Asked:
         """The policy that these options request."""
@@ -123,25 +127,26 @@ class Preset:
     granularity: Granularity
     layout: LayoutName
     executor: str
+    dedup: DedupMode
     summary: str
 
 
 # The systems compared in ED-Batch, section 5. In all of them, weights are stacked before the run.
 PRESETS: Mapping[str, Preset] = {
     "vanilla-dynet": Preset(
-        "agenda-static", "best", "op", "declared", "blas",
+        "agenda-static", "best", "op", "declared", "blas", "off",
         "DyNet on operations: its agenda, operands gathered",
     ),
     "cavs-dynet": Preset(
-        "agenda-static", "best", "cell", "declared", "blas",
+        "agenda-static", "best", "cell", "declared", "blas", "off",
         "DyNet on cells, as in Cavs: its agenda, variables as declared",
     ),
     "ed-batch": Preset(
-        "fsm", "sort", "cell", "planned", "blas",
+        "fsm", "sort", "cell", "planned", "blas", "off",
         "the paper: the learned FSM, variables ordered by the PQ-tree",
     ),
     "abw": Preset(
-        "auto", "best", "cell", "planned", "cpu",
+        "auto", "best", "cell", "planned", "cpu", "auto",
         "the default: the best policy in training, fused kernels",
     ),
 }  # fmt: skip

@@ -154,6 +154,7 @@ class _SpecRun(ModelRun):
             "granularity": options.granularity,
             "layout": options.layout,
             "passes": options.passes,
+            "dedup": options.dedup,
             "hoist": self.hoist,
             "seed": options.seed,
             **weights_document(model, self.trained),

@@ -107,7 +107,8 @@ class Sums:
 
     `not_finite`: NaN and infinite values of the outputs. `abreast`: mini-batches that ran at once, 0 if one
     by one; examining them afterwards is not part of `elapsed`. `in_pieces`: mini-batches that did not fit the
-    memory. `unseen_states`: steps at which the policy was in a state unseen in training.
+    memory. `equal_nodes`: nodes left out because they equal others. `unseen_states`: steps at which the
+    policy was in a state unseen in training.
     """
 
     elapsed: float = 0.0
@@ -120,6 +121,7 @@ class Sums:
     nodes: int = 0
     batches: int = 0
     unseen_states: int = 0
+    equal_nodes: int = 0
     launches: int = 0
     memory_kernels: int = 0
     bytes_moved: int = 0

@@ -64,11 +64,11 @@ class ModelRun(Run[Instances, Rows]):
     """
 
     keys = (
-        "abreast instances skipped complaints batch mini_batches in_pieces nodes batches lower_bound "
-        "compared kept kept_lower_bound kept_bound_by_rounds unseen_states launches memory_kernels "
-        "bytes_moved memory_kernels_avoided bytes_avoided seconds instances_per_second not_finite growth "
-        "max_error training output shard grown trace date versions command peak_memory_bytes memory resident "
-        "auto_batch profile"
+        "abreast instances skipped complaints batch mini_batches in_pieces nodes equal_nodes batches "
+        "lower_bound compared kept kept_lower_bound kept_bound_by_rounds unseen_states launches "
+        "memory_kernels bytes_moved memory_kernels_avoided bytes_avoided seconds instances_per_second "
+        "not_finite growth max_error training output shard grown trace date versions command "
+        "peak_memory_bytes memory resident auto_batch profile"
     )
     usual = OUTPUTS
     phases = ("read", "construct", "schedule", "plan", "execute")
@@ -168,6 +168,7 @@ class ModelRun(Run[Instances, Rows]):
                 counted={
                     **asdict(result.counts),
                     "nodes": len(result.nodes),
+                    "equal_nodes": batch.equal_nodes,
                     "batches": batch.batches,
                     "rounds": batch.grown.rounds if batch.grown else 0,
                     "unseen_states": batch.unseen,
@@ -239,7 +240,12 @@ class RanModel(Ran[Rows]):
         graph = batch.graph if grown else self.workload.unfused(batch.first, batch.last)
         assert run.params
         worst, expected = compare_with_reference(
-            graph, self.result, run.executor, run.params, run.networks.fusion
+            graph,
+            self.result,
+            run.executor,
+            run.params,
+            run.networks.fusion,
+            None if grown else batch.graph.distinct,
         )
         if grown is None or growing is None:
             return worst, 0, 0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, DataError, InstanceError, Problem, Span, SpecError
 from abw.core.cell.hoist import hoist
@@ -37,8 +40,11 @@ from abw.core.ir.phases import phases_of
 from abw.core.policy.launches import by_type
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
+from abw.core.run.dedup import Deduplicator, DedupMode
 from abw.core.run.growing.grow import grow
 from abw.core.spec.load import Overrides, load_model
+
+Ints = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,8 @@ class Networks:
 
     `ops`: the network of operations, at granularity `op`. `fusion`: that network, or the one of cells, with
     reductions read in place. `groups`: groups of types that policies treat as one type, if any.
-    `growth_model`: of a model that grows what its rounds are made of.
+    `growth_model`: of a model that grows what its rounds are made of. `equal`: leaves out nodes that equal
+    others.
     """
 
     cells: Network
@@ -56,6 +63,7 @@ class Networks:
     fusion: Fusion | None = None
     groups: Groups | None = None
     growth_model: GrowthModel | None = None
+    equal: Deduplicator | None = None
 
     @property
     def network(self) -> Network:
@@ -103,13 +111,31 @@ class Workload:
         """All the instances."""
         return self.binding.instances
 
-    def graph(self, first: int, last: int) -> Graph:
-        """The graph of a mini-batch: instances `first` to `last` (exclusive). Errors: SpecError."""
-        graph = self.unfused(first, last)
+    def graph(self, first: int, last: int, part: Ints | None = None) -> Graph:
+        """The graph of a mini-batch: instances `first` to `last` (exclusive). Errors: SpecError.
+
+        `part` (instances,): nodes of instances in different parts stay apart.
+        """
+        return self._fused(self.distinct(first, last, part))
+
+    def distinct(self, first: int, last: int, part: Ints | None = None) -> Graph:
+        """The same with a node for every reduction. Errors: SpecError."""
+        graph, equal = self.unfused(first, last), self.networks.equal
+        return equal(graph, part=part) if equal else graph
+
+    def next_graph(self, first: int, last: int, divide: Callable[[Graph], Ints | None]) -> Graph:
+        """The same of a run's next mini-batch, with equal nodes looked for where that has paid lately.
+
+        `divide` gives the parts of a graph. Errors: SpecError.
+        """
+        graph, equal = self.unfused(first, last), self.networks.equal
+        return self._fused(equal.adaptive(graph, divide(graph)) if equal else graph)
+
+    def _fused(self, graph: Graph) -> Graph:
         return fuse(graph, self.networks.fusion) if self.networks.fusion else graph
 
     def unfused(self, first: int, last: int) -> Graph:
-        """The graph of a mini-batch in which every reduction is a node. Errors: SpecError."""
+        """The graph of a mini-batch with all reductions and equal nodes as nodes. Errors: SpecError."""
         graph = construct(self.binding, first, last)
         return expand(graph, self.networks.ops) if self.networks.ops else graph
 
@@ -153,12 +179,14 @@ def open_networks(
     fuse: bool = False,
     group: bool = False,
     finished: bool = False,
+    dedup: DedupMode = "off",
 ) -> Networks:
     """Make the networks of a model.
 
     `fuse`: read reductions in place where possible. `group`: let policies treat types of one structure as
-    one. `finished`: graphs are made only after growth has ended. Errors: AbwError for a model that grows, at
-    granularity `op` or with `fuse`, unless `finished`. Cost: some 100 us, whatever the data.
+    one. `dedup`: leave out nodes that equal others. `finished`: graphs are made only after growth has ended.
+    Errors: AbwError for a model that grows, at granularity `op`, with `fuse` unless `finished`, or with
+    `dedup` on. Cost: some 100 us, whatever the data.
     """
     if model.growth and (granularity == "op" or fuse) and not finished:
         what, who = "reading reductions in place (--fuse)", "compare takes"
@@ -167,6 +195,9 @@ def open_networks(
         message = f"{model.name} grows round by round, and {what} needs the whole graph before it runs"
         hint = f"leave it out; {who} it, after growth has ended"
         raise AbwError(message, hint=hint, exit_code=2)
+    if model.growth and dedup == "on":
+        message = f"{model.name} grows round by round, and equal nodes are looked for in whole graphs"
+        raise AbwError(message, hint="--dedup auto runs it with all its nodes", exit_code=2)
     cells = cell_network(model, layout)
     ops = op_network(cells) if granularity == "op" else None
     growth_model = None
@@ -174,6 +205,9 @@ def open_networks(
         phases, _ = phases_of(model.types, model.schema, model.growth)
         growth_model = GrowthModel(model, model.growth, cells, phases)
     found = Networks(cells, program_of(model, cells), ops, growth_model=growth_model)
+    edges = None if ops else found.program.edges
+    if not model.growth:
+        found = replace(found, equal=Deduplicator.of(dedup, found.unfused, edges))
     if fuse:
         found = replace(found, fusion=fuse_network(found.unfused))
     groups = group_types(found.network)
@@ -199,6 +233,7 @@ def load_workload(
     *,
     fuse: bool = False,
     group: bool = False,
+    dedup: DedupMode = "off",
     seed: int = 0,
 ) -> Workload:
     """Bind a model to all instances of its data, up to its limit, after they have grown.
@@ -206,7 +241,7 @@ def load_workload(
     They grow on the executor cpu, by the model's weights or those of the `seed`. Errors: DataError.
     """
     instances = read_instances(model.data, model.data.limit)
-    networks = open_networks(model, granularity, layout, fuse=fuse, group=group, finished=True)
+    networks = open_networks(model, granularity, layout, fuse=fuse, group=group, finished=True, dedup=dedup)
     return whole(open_workload(model, instances, networks), seed=seed)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.precision import Precision
+from abw.core.run.dedup import DedupMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Loading:
     policy: str | None = None
     executor: str | None = None
     precision: Precision | None = None
+    dedup: DedupMode | None = None
     threads: int | None = None
     seed: int | None = None
     allow_outside: bool = False

@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError
 from abw.core.base.files import writing
 from abw.core.graph.dag import Dag
+from abw.core.graph.graph import Graph
 from abw.core.policy.schedule import Schedule
 from abw.core.policy.user_policy import checked
 
@@ -77,6 +78,44 @@ def read_batch(path: Path, instances: int) -> tuple[Dag, Schedule, Ints, Ints]:
         Schedule(ints["batch_type"], ints["batch_ptr"], ints["nodes"]), dag, f"{path} is damaged"
     )
     return dag, schedule, ints["instance"], ints["vertex"]
+
+
+class Equal(NamedTuple):
+    """Which nodes of a kept mini-batch stand for equal ones that were left out.
+
+    Of each node as constructed `stands` (n,) is the node that stands for it, and `instance` (n,) its own
+    instance. With `part` (instances,) equal nodes were left out within parts alone.
+    """
+
+    stands: Ints
+    instance: Ints
+    part: Ints | None
+
+
+def equal_of(graph: Graph) -> Equal | None:
+    """Which nodes of a graph stand for equal ones; None where none were looked for."""
+    found = graph.distinct
+    return Equal(found.nodes(graph.type_ptr), found.instance, found.part) if found else None
+
+
+def read_equal(path: Path, instances: int) -> Equal | None:
+    """Which nodes of a mini-batch of at most so many instances stand for equal ones, if its file says so.
+
+    Errors: AbwError where the file is missing or damaged.
+    """
+    found = read_arrays(path)
+    if "stands" not in found:
+        return None
+    with damaged(path):
+        names = [n for n in ("type", "stands", "stands_instance", "part") if n in found]
+        ints = {name: require_row(name, found[name]) for name in names}
+        if len(ints) < 3:
+            raise ValueError("it lacks the array 'stands_instance'")
+        require_range("stands", ints["stands"], len(ints["type"]))
+        require_range("stands_instance", ints["stands_instance"], instances, len(ints["stands"]))
+        if "part" in ints:
+            require_range("part", ints["part"], instances)
+    return Equal(ints["stands"], ints["stands_instance"], ints.get("part"))
 
 
 def read_outputs(path: Path, names: Sequence[str], first: int, last: int) -> dict[str, Array]:

@@ -8,7 +8,8 @@ A run's folder `NNNN-model/` holds:
 - `policy.json`: the learned policy, its Q-values included (where one was used);
 - `batches/NNNN.npz`, one for each of the first mini-batches (`kept` in the report): the graph (`type`,
   `succ_ptr`, `succ`, `vertex`, `instance`), the schedule (`batch_type`, `batch_ptr`, `nodes`) and `ready`,
-  the ready nodes by type before each step;
+  the ready nodes by type before each step; where equal nodes were left out also `stands`, `stands_instance`
+  and perhaps `part` (`abw.core.store.checked.Equal`);
 - `times/NNNN.npz`, where the run was profiled or traced: when each batch of these was executed, and on which
   thread (`abw.core.run.trace`);
 - `growth/NNNN.npz`, of each of these that has grown: in which round what came, and every decision with its
@@ -37,7 +38,7 @@ from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.policy.registry import CHOSEN, LEARNED
 from abw.core.policy.schedule import Schedule
-from abw.core.store.checked import arrays_file, read_batch, write_arrays
+from abw.core.store.checked import Equal, arrays_file, equal_of, read_batch, read_equal, write_arrays
 from abw.core.store.folders import discard, number_of, numbered
 
 
@@ -192,6 +193,9 @@ def save_batch(
     }
     edges = {"type": dag.type, "succ_ptr": dag.succ_ptr, "succ": dag.succ}
     places = {"vertex": graph.vertex, "instance": graph.instance}
+    if (equal := equal_of(graph)) is not None:
+        places |= {"stands": equal.stands, "stands_instance": equal.instance}
+        places |= {"part": equal.part} if equal.part is not None else {}
     write_arrays(folder, "batches", number, {"types": np.array(dag.types), **edges, **places, **batches})
 
 
@@ -201,6 +205,14 @@ def load_batch(run: StoredRun, number: int) -> tuple[Dag, Schedule, NDArray[np.i
     Errors: AbwError where the file is missing or damaged.
     """
     return read_batch(arrays_file(run.path, "batches", number), run.report["batch"])
+
+
+def load_equal(run: StoredRun, number: int) -> Equal | None:
+    """Which nodes of a mini-batch stand for equal ones; None where none were looked for.
+
+    Errors: AbwError where the file is missing or damaged.
+    """
+    return read_equal(arrays_file(run.path, "batches", number), run.report["batch"])
 
 
 def in_range(number: int, mini_batches: int) -> int:

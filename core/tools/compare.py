@@ -26,6 +26,7 @@ from abw.core.policy.pairbound import pair_bound
 from abw.core.policy.registry import CHOSEN, COSTED, LEARNED, NAMES, REVERSED, get_policy, require_name
 from abw.core.policy.schedule import Policy
 from abw.core.policy.search.search import Search
+from abw.core.run.dedup import DedupMode
 from abw.core.run.learning import TRAIN_LIMIT, TRIALS, Asked, Choice, choose_from, named_policy, train
 from abw.core.run.workload import (
     Workload,
@@ -73,6 +74,7 @@ class CompareOptions:
     skip: int = 0
     fuse: bool = False
     group: bool = False
+    dedup: DedupMode = "auto"
     sizes: tuple[int, ...] = ()
     cost: Path | None = None
     plot: Path | None = None
@@ -99,7 +101,7 @@ class Graphs:
 
     def dag(self, first: int, last: int) -> Dag:
         """The dag of instances `first` to `last` (exclusive). Errors: SpecError."""
-        dag = (self.workload.graph if self.fuse else self.workload.unfused)(first, last).dag
+        dag = (self.workload.graph if self.fuse else self.workload.distinct)(first, last).dag
         return self.groups.apply(dag) if self.groups else dag
 
     def windows(self) -> list[Dag]:
@@ -176,7 +178,9 @@ def _open(spec: Path, overrides: Overrides, options: CompareOptions, seed: int) 
     """Open the graphs that policies are applied to, and those that they are learned from."""
     # one seed: the coin stays the spec's unless another was asked for
     model = open_model(spec, overrides if options.seeds == 1 else replace(overrides, seed=seed))
-    networks = open_networks(model, options.granularity, fuse=options.fuse, finished=True)
+    networks = open_networks(
+        model, options.granularity, fuse=options.fuse, finished=True, dedup=options.dedup
+    )
     types = tuple(t.name for t in networks.unfused.types)
     costs = read_cost(options.cost, types) if options.cost else None
 

@@ -29,6 +29,7 @@ from abw.core.graph.growing.history import History, bound_by_rounds
 from abw.core.ir.network import Granularity
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
+from abw.core.run.dedup import DedupMode
 from abw.core.run.learning import Choice, named_policy
 from abw.core.run.minibatches import history_again
 from abw.core.run.trace import load_times
@@ -146,13 +147,14 @@ def explain_spec(
     encoding: Choice = "best",
     granularity: Granularity = "cell",
     number: int = 0,
+    dedup: DedupMode = "auto",
 ) -> dict[str, Any]:
     """Schedule mini-batch `number` of a spec's data and explain it: the document of `abw explain --json`.
 
     A policy that must be learned is found or learned as `abw run` on the executor `cpu` does. Errors:
     SpecError, DataError, AbwError.
     """
-    opened = open_batch(spec, overrides, policy, encoding, granularity, number, progress)
+    opened = open_batch(spec, overrides, policy, encoding, granularity, number, dedup, progress)
     model, graph, first, seed = opened.model, opened.graph, opened.first, overrides.seed or 0
     scheduled = Scheduled(graph.dag, opened.schedule, graph.instance, graph.vertex, first)
     growth, found = None, history_again(model, first, opened.last, seed)

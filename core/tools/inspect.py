@@ -33,6 +33,7 @@ from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import CHOSEN, get_policy
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy
+from abw.core.run.dedup import DedupMode
 from abw.core.run.footprint import Footprint, footprint, forecast, grown_footprint, numbers_of
 from abw.core.run.learning import Asked, kept_policy, launch_seconds
 from abw.core.run.minibatches import TOGETHER
@@ -72,9 +73,11 @@ def inspect(
     granularity: Granularity,
     policy: str | None = None,
     precision: Precision = "float32",
+    dedup: DedupMode = "auto",
 ) -> dict[str, Any]:
     """Check a spec and build all graphs of its data; returns the document of `abw check --json`.
 
+    `distinct`: nodes without those that equal others of their mini-batch, as far as `dedup` looks for them.
     `memory_bytes`: what the mini-batch with most nodes takes in `abw run`, batched by the policy named, or
     the one that an earlier run has chosen for mini-batches of this size, else by the rule critical;
     `process_bytes`: what its whole process takes with that (`Forecast`) and weights of the `precision`, and
@@ -85,7 +88,7 @@ def inspect(
     """
     model = open_model(spec, overrides)
     trained = load_weights(model)
-    networks = open_networks(model, granularity)
+    networks = open_networks(model, granularity, dedup=dedup)
     workload = open_workload(model, read_instances(model.data, model.data.limit), networks)
     asked = Asked(policy or CHOSEN, batch=model.data.batch, launch=launch_seconds(workload.network, "cpu"))
     kept = kept_policy(networks, asked)
@@ -106,10 +109,11 @@ def inspect(
         "batch": model.data.batch,
         "mini_batches": len(found.depths),
         "nodes": nodes,
+        "distinct": int(found.distinct.sum()),
         "lower_bound": int(sum(int(d.sum()) for d in found.depths)),
         "policy": policy,
         "batches": found.batches if policy else None,
-        "ns_per_node": 1e9 * found.seconds / max(1, nodes) if policy else None,
+        "ns_per_node": 1e9 * found.seconds / max(1, int(found.distinct.sum())) if policy else None,
         "parameters": parameters,
         "table_numbers": table_numbers,
         "memory_bytes": memory,
@@ -124,10 +128,12 @@ def inspect(
 class _Graphs:
     """What is counted of the graphs of all mini-batches: `nodes` (T,), and `depths` (T,) of each.
 
+    `distinct` (T,): nodes without those that equal others of their mini-batch, as far as they are looked for.
     `largest` is the one with most nodes. `batches` of their schedules, which took `seconds`.
     """
 
     nodes: Longs
+    distinct: Longs
     depths: list[NDArray[np.int32]] = field(default_factory=list)
     largest: Graph | None = None
     batches: int = 0
@@ -136,13 +142,16 @@ class _Graphs:
 
 def _scheduled(workload: Workload, policy: Policy | None) -> _Graphs:
     """Build all graphs (of a model that grows, of what comes before growth); schedule them by a policy."""
-    binding, found = workload.binding, _Graphs(np.zeros(len(workload.network.types), np.int64))
+    binding, equal = workload.binding, workload.networks.equal
+    found = _Graphs(*np.zeros((2, len(workload.network.types)), np.int64))
     if workload.growing is not None:
         binding = only(binding, workload.growing.growth_model.phases.before, workload.network.outputs)
     for first, last in workload.windows():
         grows = workload.growing is not None
-        graph = construct(binding, first, last) if grows else workload.graph(first, last)
+        graph = construct(binding, first, last) if grows else workload.unfused(first, last)
         found.nodes += graph.type_sizes
+        graph = equal(graph) if equal else graph
+        found.distinct += graph.type_sizes
         if policy is not None:
             dag = workload.networks.seen(graph)
             if not found.depths:
@@ -189,9 +198,14 @@ def _types(network: Network, found: _Graphs) -> list[dict[str, Any]]:
         read = [network.constants[c] for s in t.slots for c in s.constants]
         tables = {network.tables[c.number].name for c in read if c.kind == "table"}
         tables |= {network.fields[c.number] for c in read if c.kind == "field"}
-        nodes, depth = int(found.nodes[number]), int(found.depths[0][number])
         types.append(
-            {"type": t.name, "nodes": nodes, "depth": depth, "reads": sorted(reads) + sorted(tables)}
+            {
+                "type": t.name,
+                "nodes": int(found.nodes[number]),
+                "distinct": int(found.distinct[number]),
+                "depth": int(found.depths[0][number]),
+                "reads": sorted(reads) + sorted(tables),
+            }
         )
     return types
 

@@ -11,6 +11,7 @@ from abw.core.graph.graph import Graph
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity
 from abw.core.policy.schedule import Schedule
+from abw.core.run.dedup import DedupMode
 from abw.core.run.learning import Asked, Choice, Learned, chosen_policy, kept_policy, launch_seconds
 from abw.core.run.workload import Workload, load_workload, open_model
 from abw.core.spec.load import Overrides
@@ -38,6 +39,7 @@ def open_batch(
     encoding: Choice = "best",
     granularity: Granularity = "cell",
     number: int = 0,
+    dedup: DedupMode = "auto",
     progress: Progress | None = None,
 ) -> OpenedBatch:
     """Open mini-batch `number` and schedule it as `abw run` on the executor cpu does.
@@ -45,7 +47,7 @@ def open_batch(
     A policy that must be learned is found, or learned now. Errors: SpecError, DataError, AbwError.
     """
     model, seed = open_model(spec, overrides), overrides.seed or 0
-    workload = load_workload(model, granularity, seed=seed)
+    workload = load_workload(model, granularity, dedup=dedup, seed=seed)
     windows = list(workload.windows())
     asked = Asked(policy, encoding, seed, model.data.batch, launch_seconds(workload.network, "cpu"))
     kept = kept_policy(workload.networks, asked)

@@ -50,6 +50,13 @@ class Dropout:
             self._masks[t, s] = len(self.network.constants)
             self.network = _with_mask(self.network, t, s)
 
+    @property
+    def masked(self) -> NDArray[np.bool_]:
+        """The types (T,) whose nodes have a mask each."""
+        masked = np.zeros(len(self.network.types), np.bool_)
+        masked[[t for t, _ in self._masks]] = True
+        return masked
+
     def graph(self, graph: Graph, instances: Instances, first: int, epoch: int | None) -> Graph:
         """A graph of the model's own network, of instances `first` and on, as one of `network`.
 

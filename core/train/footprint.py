@@ -20,6 +20,7 @@ from abw.core.exec.lower.rows import row_floats
 from abw.core.grad.network import training_network
 from abw.core.plan.plan import outputs_to_keep, plan
 from abw.core.policy.registry import get_policy
+from abw.core.run.dedup import Deduplicator
 from abw.core.run.footprint import (
     CACHE_BYTES,
     LANES,
@@ -32,6 +33,7 @@ from abw.core.run.minibatches import TOGETHER
 from abw.core.run.workload import open_workload
 from abw.core.train.backward import Passes, passes_of
 from abw.core.train.dropout import Dropout
+from abw.core.train.learner import dropped
 from abw.core.train.optimizers import STATES
 from abw.core.train.session import Opened, TrainOptions
 from abw.core.train.targets import training_of
@@ -110,7 +112,9 @@ def largest_passes(opened: Opened, options: TrainOptions) -> Passes:
     dropout = Dropout(model, networks.cells, options.seed)
     names = dict.fromkeys(model.outputs[loss.output][0] for loss in trained.losses)
     training = training_network(dropout.network, tuple(names))
-    graph = dropout.graph(workload.graph(0, len(order)), workload.instances, 0, 0)
+    edges = networks.program.edges
+    equal = networks.equal and Deduplicator.of(networks.equal.mode, dropout.network, edges)
+    graph = dropped(dropout, equal, workload, 0, len(order), 0)
     return passes_of(networks, training, get_policy("sufficient"), graph)
 
 

@@ -19,6 +19,7 @@ from abw.core.ir.model import Model
 from abw.core.ir.network import Network
 from abw.core.ir.training import Loss
 from abw.core.policy.schedule import Policy
+from abw.core.run.dedup import Deduplicator
 from abw.core.run.workload import Networks, Workload
 from abw.core.train.backward import Backward, Half, Passes
 from abw.core.train.dropout import Dropout
@@ -86,6 +87,9 @@ class Learner:
         """Compile what trains the model. Errors: AbwError for what cannot be trained."""
         self.model, self.training, self.seed = model, training_of(model), seed
         self.dropout = Dropout(model, networks.cells, seed)
+        self.equal = networks.equal and Deduplicator.of(
+            networks.equal.mode, self.dropout.network, networks.program.edges
+        )
         names = [model.outputs[loss.output][0] for loss in self.training.losses]
         trained = self.dropout.network
         self.passes = Backward(model, networks, params, policy, names, executor, threads, trained)
@@ -122,8 +126,7 @@ class Learner:
 
     def planned(self, workload: Workload, first: int, last: int, epoch: int | None = None) -> Passes:
         """Instances `first` to `last` (exclusive), to be computed forward and backward."""
-        graph = workload.graph(first, last)
-        return self.passes.planned(self.dropout.graph(graph, workload.instances, first, epoch))
+        return self.passes.planned(dropped(self.dropout, self.equal, workload, first, last, epoch))
 
     def lesson(
         self,
@@ -186,6 +189,14 @@ class Learner:
         gradient.clip(self.training.clip)
         self.stepper.step(gradient, factor, self.passes.executor.share)
         self.passes.changed(gradient.rows)
+
+
+def dropped(
+    dropout: Dropout, equal: Deduplicator | None, workload: Workload, first: int, last: int, epoch: int | None
+) -> Graph:
+    """The graph of instances `first` to `last` (exclusive) with what is dropped, then without equal nodes."""
+    graph = dropout.graph(workload.unfused(first, last), workload.instances, first, epoch)
+    return equal(graph, dropout.masked) if equal else graph
 
 
 def _loss(wanted: Wanted, half: Half) -> float:

@@ -23,6 +23,7 @@ from abw.core.data.tensors import words_in
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.ir.model import Model
 from abw.core.policy.schedule import Policy
+from abw.core.run.dedup import DedupMode
 from abw.core.run.footprint import require_weights
 from abw.core.run.learning import Asked, launch_seconds, policy_of
 from abw.core.run.run import versions
@@ -57,6 +58,7 @@ class TrainOptions:
     every: float = 60.0
     metrics: Sequence[str] = ()
     workers: int = 0
+    dedup: DedupMode = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def open_training(spec: Path, overrides: Overrides, options: TrainOptions) -> Op
     teach = Teacher(replace(model, training=training))
     model = finished_model(teach.model)
     held_out = teach(read_instances(replace(model.data, path=dev), None)) if dev else None
-    return Opened(model, open_networks(model, "cell"), teach(instances), held_out, words)
+    return Opened(model, open_networks(model, "cell", dedup=options.dedup), teach(instances), held_out, words)
 
 
 def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:

@@ -13,6 +13,7 @@ from abw.bench.executors.precision import precision
 from abw.bench.executors.threads import THREADED, threads
 from abw.bench.graphs.policies import policies
 from abw.bench.whole import models as gallery
+from abw.bench.whole.dedup import dedup
 from abw.bench.whole.e2e import STEPS, e2e
 from abw.bench.whole.growth import growth
 from abw.bench.whole.libraries import TOLERANCE, libraries
@@ -195,3 +196,11 @@ def test_growth(specs: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert row["tokens_per_second"] > row["whole_per_second"] > 0
         assert (row["over_torch_times"] is not None) == TORCH
     assert all(row["of_limit_share"] > 0 for row in greedy)
+
+
+def test_dedup(specs: Path, data: Path) -> None:
+    rows = by_table(dedup(data, specs, 8, [2], 1))[""]
+    assert len(rows) == len(CASES)
+    for row in rows:
+        assert 0 < row["distinct_share"] <= 1 and row["pass_ns"] > 0
+        assert row["dedup_times"] == row["plain_seconds"] / row["dedup_seconds"]

@@ -139,7 +139,7 @@ def test_many_instances_stand_in_rows_and_a_wide_one_in_strips() -> None:
     for instances, each in ((200, 1), (1, 200), (3, 90)):
         count = instances * each
         zeros, instance = np.zeros(count, np.int32), np.repeat(np.arange(instances, dtype=np.int32), each)
-        picture = GraphPicture(("a",), zeros, instance, zeros, none, none, ("fsm",), zeros[None])
+        picture = GraphPicture(("a",), zeros, instance, zeros, none, none, zeros + 1, ("fsm",), zeros[None])
         drawn = graph_svg(picture)
         assert drawn.width <= WIDEST + 40 < 200 * 36
         root = ElementTree.fromstring(document(drawn))
@@ -229,7 +229,7 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:  # noqa: ANN401
 def test_a_graph_too_large_for_svg_is_an_error_with_a_way_out(lattice: Scene) -> None:
     count = NODES + 1
     zeros, none = np.zeros(count, np.int32), np.zeros(0, np.int32)
-    large = GraphPicture(("a",), zeros, zeros, zeros, none, none, ("fsm",), zeros[None])
+    large = GraphPicture(("a",), zeros, zeros, zeros, none, none, zeros + 1, ("fsm",), zeros[None])
     with pytest.raises(AbwError, match="--instances"):
         graph_svg(large)
     many = np.zeros(MOST + 1, np.int32)

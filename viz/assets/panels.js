@@ -60,6 +60,7 @@ function showNode(v, policy, app) {
   };
   add("node", String(v));
   add("type", data.types[type[v]]);
+  if (data.graph.equal && data.graph.equal[v] > 1) add("stands for", `${data.graph.equal[v]} equal nodes`);
   if (data.vertices) aboutVertex(world, v, add);
   else {
     add("instance", String(instance[v]));

@@ -157,7 +157,8 @@ class FrontierPicture(Picture, kind="frontier"):
 class GraphPicture(Picture, kind="graph"):
     """n nodes and m edges. `type`, `instance`, `vertex` (n,); `source`, `target` (m,).
 
-    `batch` (P, n): for each of `policies` the number of the batch that executes the node.
+    `equal` (n,): how many equal nodes each stands for, itself included. `batch` (P, n): for each of
+    `policies` the number of the batch that executes the node.
     """
 
     types: tuple[str, ...]
@@ -166,6 +167,7 @@ class GraphPicture(Picture, kind="graph"):
     vertex: Ints
     source: Ints
     target: Ints
+    equal: Ints
     policies: tuple[str, ...]
     batch: Ints
 

@@ -14,7 +14,7 @@ from abw.core.graph.graph import Graph
 from abw.core.ir.model import Model
 from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
-from abw.core.store.runs import StoredRun
+from abw.core.store.runs import StoredRun, load_equal
 from abw.viz.data.vertices import Origin
 
 
@@ -38,18 +38,19 @@ def reopen(run: StoredRun, number: int, dag: Dag, allow_outside: bool = False) -
         model = model_of_run(run, allow_outside)
         if changed := _changed_weights(run):
             return Reopened(model, why=changed)
-        passes = run.report.get("passes", ())
+        passes, equal = run.report.get("passes", ()), load_equal(run, number)
         workload = load_workload(
             model,
             run.report["granularity"],
             fuse="fuse" in passes,
             group="group" in passes,
+            dedup="on" if equal else "off",
             seed=run.report.get("seed") or 0,
         )
         windows = list(workload.windows())
         if number < len(windows):
             first, last = windows[number]
-            graph = workload.graph(first, last)
+            graph = workload.graph(first, last, equal.part if equal else None)
             if np.array_equal(workload.networks.seen(graph).type, dag.type):
                 return Reopened(model, graph, Origin(workload.instances, first, last))
     except OSError as error:

@@ -29,9 +29,9 @@ from abw.core.run.workload import grows_at_random
 from abw.core.script.inspect import inspect_batch
 from abw.core.script.run import ProgramOptions
 from abw.core.spec.load import Overrides
-from abw.core.store.checked import read_outputs
+from abw.core.store.checked import Equal, equal_of, read_outputs
 from abw.core.store.history import load_history
-from abw.core.store.runs import OUTPUTS, POLICY, StoredRun, in_range, load_batch, policy_name
+from abw.core.store.runs import OUTPUTS, POLICY, StoredRun, in_range, load_batch, load_equal, policy_name
 from abw.core.tools.opened import open_batch
 from abw.viz.data.reopened import reopen
 from abw.viz.data.vertices import Origin
@@ -58,8 +58,9 @@ class Scene:
     `name` tells it from others of the same model. `schedules` by the name of their policy, the scene's own
     first; `learned` is the FSM behind `fsm`, or `auto`. `spec`, `network`, `graph`, `origin` are None where a
     run's model, data or weights cannot be had again; `missing` says why. `kept` are the values that a run
-    left. `growth`: how it has grown, if it has. `times`: what a run's batches took under the own policy,
-    where that was noted; `report`: the run's. `reads` are the files that it was made from.
+    left. `equal`: which nodes stand for equal ones that were left out. `growth`: how it has grown, if it has.
+    `times`: what a run's batches took under the own policy, where that was noted; `report`: the run's.
+    `reads` are the files that it was made from.
     """
 
     title: str
@@ -82,6 +83,20 @@ class Scene:
     times: Executed | None = None
     report: Mapping[str, Any] = field(default_factory=dict)
     missing: str = ""
+    equal: Equal | None = None
+
+    def equal_nodes(self) -> Ints:
+        """How many equal nodes each node stands for (n,), itself included."""
+        if self.equal is None:
+            return np.ones(len(self.dag), np.int32)
+        return np.bincount(self.equal.stands, minlength=len(self.dag)).astype(np.int32)
+
+    def used_by(self, instances: int) -> NDArray[np.bool_]:
+        """Whether a node (n,) belongs to one of the first instances, or stands for a node of theirs."""
+        used = self.instance < instances
+        if self.equal is not None:
+            used[self.equal.stands[self.equal.instance < instances]] = True
+        return used
 
     def rounds(self, policy: str) -> Ints | None:
         """The round of each node (n,), where a policy's schedule goes round by round, as runs do."""
@@ -138,6 +153,7 @@ def scene_of_run(
         times=load_times(run.path, number, schedule) if by in (None, own) else None,
         report=report,
         missing=reopened.why,
+        equal=load_equal(run, number),
     )
 
 
@@ -157,7 +173,7 @@ def scene_of_spec(
     AbwError.
     """
     own = by or (LEARNED if encoding else CHOSEN)
-    opened = open_batch(spec, overrides, own, encoding or "best", granularity, number, progress)
+    opened = open_batch(spec, overrides, own, encoding or "best", granularity, number, progress=progress)
     model, graph, found, many = opened.model, opened.graph, opened.learned, opened.mini_batches > 1
     first, last, seed = opened.first, opened.last, overrides.seed or 0
     return Scene(
@@ -177,6 +193,7 @@ def scene_of_spec(
         reads=(*model.reads, *([found.path] if found else [])),
         name=model.name + (f", mini-batch {number}" if many else ""),
         origin=Origin(opened.workload.instances, first, last),
+        equal=equal_of(graph),
     )
 
 

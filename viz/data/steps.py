@@ -34,7 +34,7 @@ def graph_picture(scene: Scene, instances: int | None = None) -> GraphPicture:
     dag = scene.dag
     batch = np.array([batch_of(schedule, len(dag)) for schedule in scene.schedules.values()], np.int32)
     source = np.repeat(np.arange(len(dag), dtype=np.int32), np.diff(dag.succ_ptr))
-    keep = np.arange(len(dag)) if instances is None else np.flatnonzero(scene.instance < instances)
+    keep = np.arange(len(dag)) if instances is None else np.flatnonzero(scene.used_by(instances))
     number = np.full(len(dag), -1, np.int32)
     number[keep] = np.arange(len(keep), dtype=np.int32)
     source, target = number[source], number[dag.succ]
@@ -46,6 +46,7 @@ def graph_picture(scene: Scene, instances: int | None = None) -> GraphPicture:
         scene.vertex[keep],
         source[inside],
         target[inside],
+        scene.equal_nodes()[keep],
         tuple(scene.schedules),
         batch[:, keep],
     )

@@ -73,7 +73,8 @@ def _graph(picture: GraphPicture) -> str:
     dot.attr("edge", color="#8a939c", arrowsize="0.5")
     letters = marks(picture.types)
     for v, t in enumerate(picture.type.tolist()):
-        label = graphviz.escape(f"{letters[t]}{picture.batch[0, v] + 1}")
+        many = f" ×{picture.equal[v]}" if picture.equal[v] > 1 else ""
+        label = graphviz.escape(f"{letters[t]}{picture.batch[0, v] + 1}{many}")
         dot.node(f"n{v}", label, tooltip=graphviz.escape(picture.types[t]), **_paint(t))
     for u, v in zip(picture.source.tolist(), picture.target.tolist(), strict=True):
         dot.edge(f"n{u}", f"n{v}")

@@ -14,7 +14,7 @@ from rich.text import Text
 from abw.core.base.errors import AbwError, number_of
 from abw.viz.data.pictures import GraphPicture
 from abw.viz.drawing.layered import across, bundled, depth_first, with_bends
-from abw.viz.drawing.svg import Sheet, Svg, number, swatch, tag, tipped
+from abw.viz.drawing.svg import Sheet, Svg, number, swatch, tag, text, tipped
 from abw.viz.drawing.text import left_out, table, type_name
 
 Ints = NDArray[np.int32]
@@ -175,8 +175,11 @@ def _boxes(picture: GraphPicture, batch: Ints, letters: tuple[str, ...], places:
             f"{p} {b + 1}" for p, b in zip(picture.policies, picture.batch[:, v].tolist(), strict=True)
         )
         tip = f"node {v}: {picture.types[t]}, instance {picture.instance[v]}; batch by policy: {others}"
-        label = f"{letters[t]}{batch[v] + 1}"
-        drawn.append(tipped(tip, swatch(t, x - WIDE / 2, y - HIGH / 2, WIDE, HIGH, label, rx=4)))
+        label, many, corner = f"{letters[t]}{batch[v] + 1}", int(picture.equal[v]), ""
+        if many > 1:
+            tip += f"; stands for {many} equal nodes"
+            corner = text(x + WIDE / 2, y + HIGH / 2 + 9, f"×{many}", "small soft end")
+        drawn.append(tipped(tip, swatch(t, x - WIDE / 2, y - HIGH / 2, WIDE, HIGH, label, rx=4) + corner))
     return drawn
 
 
@@ -193,13 +196,16 @@ def _segment(places: Placed, a: int, b: int) -> str:
 def graph_text(picture: GraphPicture) -> RenderableType:
     """Small graphs node by node: type, batch under each policy, and the nodes it reads."""
     count, instances = len(picture.type), int(picture.instance.max(initial=-1)) + 1
-    rows = table("node", "type", ">instance", *(f">batch ({p})" for p in picture.policies), "reads")
+    several = picture.equal.max(initial=1) > 1
+    many = [">equal"] if several else []
+    rows = table("node", "type", ">instance", *many, *(f">batch ({p})" for p in picture.policies), "reads")
     for v in range(min(count, ROWS)):
         reads = np.sort(picture.source[picture.target == v]).tolist()
         rows.add_row(
             str(v),
             type_name(picture.types, int(picture.type[v])),
             str(picture.instance[v]),
+            *([f"×{picture.equal[v]}" if picture.equal[v] > 1 else ""] if several else []),
             *(str(batch + 1) for batch in picture.batch[:, v]),
             " ".join(map(str, reads[:12])) + (" …" if len(reads) > 12 else ""),
         )

@@ -135,6 +135,10 @@ class CpuExecutor(Executor):
         """The lanes sorted by the thread that will compute them, where several share this graph's run."""
         return partition.shared_out(graph, schedule, self.threads)
 
+    def divide(self, graph: Graph) -> Ints | None:
+        """The part of each instance, for threads that share the run of this graph; None where none do."""
+        return partition.parts_of(graph, self.threads)
+
     def run(self, plan: Plan) -> Result:
         """Execute the batches in order. Raises ValueError for a plan of another network."""
         return self.begin(plan, len(plan.launch_ptr) - 1)

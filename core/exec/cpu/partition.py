@@ -26,7 +26,11 @@ def sort(graph: Graph, schedule: Schedule, parts: int) -> Schedule | None:
 
     Cost: some 10 ns a node.
     """
-    part = divide(np.bincount(graph.instance, minlength=graph.instances), parts)
+    if graph.distinct is not None and graph.distinct.part is not None:
+        part = graph.distinct.part
+        parts = int(part.max()) + 1
+    else:
+        part = divide(np.bincount(graph.instance, minlength=graph.instances), parts)
     nodes = np.empty_like(schedule.nodes)
     split = np.zeros((len(schedule), parts + 1), np.int32)
     lists = graph.operand_ptr, graph.operand, graph.list_ptr, graph.list_operand
@@ -54,13 +58,24 @@ def divide(sizes: NDArray[np.int64], parts: int) -> Ints:
 
 def shared_out(graph: Graph, schedule: Schedule, threads: int) -> Schedule:
     """The lanes sorted by the thread that will compute them, where several share this graph's run."""
+    parts = _parts(graph, threads)
+    return (sort(graph, schedule, parts) if parts > 1 else None) or schedule
+
+
+def parts_of(graph: Graph, threads: int) -> Ints | None:
+    """The part of each instance, where several threads will share this graph's run; else None."""
+    parts = _parts(graph, threads)
+    return divide(np.bincount(graph.instance, minlength=graph.instances), parts) if parts > 1 else None
+
+
+def _parts(graph: Graph, threads: int) -> int:
+    """In how many parts the instances are computed."""
     if threads == 1 or graph.instances == 1:
-        return schedule
+        return 1
     flops = int(graph.type_sizes @ arenas_of(graph.network).product_flops)
     if flops < APART_FLOPS:
-        return schedule
-    parts = min(graph.instances, threads * (2 if flops >= HALVES_FLOPS else 1))
-    return sort(graph, schedule, parts) or schedule
+        return 1
+    return min(graph.instances, threads * (2 if flops >= HALVES_FLOPS else 1))
 
 
 def compile_sort() -> None:

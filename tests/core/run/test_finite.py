@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,18 @@ def test_a_type_without_nodes_in_a_mini_batch_is_finite(spec: Path, executor: st
     spec.write_text(SPEC.replace("outputs:", f"  {more}\noutputs:"))
     model = abw.load(spec, weights=weights(spec, 0.1), policy="depth", executor=executor, check_finite=True)
     assert len(model([(1, (1, "a"), (1, "b"))])["y"].values) == 2
+
+
+def test_all_instances_that_share_the_value_are_named(spec: Path) -> None:
+    (spec.parent / "trees.txt").write_text(
+        "(1 (1 a) (1 b))\n" * 2 + "(1 (1 a) (1 a))\n" + "(1 (1 b) (1 b))\n"
+    )
+    chosen = RunOptions(policy="depth", check_finite=True, dedup="on")
+    overrides = Overrides(weights=weights(spec, 5.0), batch=4)
+    with pytest.raises(AbwError, match=r"is inf: instances 0 .line 1., 1 .line 2., 3 .line 4., in batch 0"):
+        run(spec, overrides, chosen)
+    (spec.parent / "trees.txt").write_text("(1 (1 a) (1 b))\n" * 9)
+    with pytest.raises(
+        AbwError, match=r"instances 0 .line 1., 1 .line 2., 2 .line 3. and 6 more, in batch 0"
+    ):
+        run(spec, replace(overrides, batch=9), chosen)

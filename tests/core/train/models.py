@@ -9,6 +9,7 @@ from shutil import copytree
 from abw.core.data.instances import Instances
 from abw.core.exec.trained import make_params
 from abw.core.policy.registry import get_policy
+from abw.core.run.dedup import DedupMode
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 from abw.core.train.learner import Learner
@@ -58,11 +59,12 @@ def opened(
     threads: int = 1,
     hidden: int = 5,
     limit: int = 12,
+    dedup: DedupMode = "off",
 ) -> Opened:
     """A spec's model, small."""
     overrides = Overrides(dims={"hidden": hidden}, limit=limit, allow_outside=True)
     model = open_model(spec, overrides)
-    networks = open_networks(model, "cell")
+    networks = open_networks(model, "cell", dedup=dedup)
     instances = read_instances(model.data, limit)
     params = make_params(networks.cells, None, 0)
     told = None if executor == "reference" else threads

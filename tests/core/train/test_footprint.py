@@ -28,7 +28,7 @@ from abw.core.train.loop import LocalSteps
 from abw.core.train.session import Opened, TrainOptions, begin, open_training
 from tests.core.train.models import TRAINS, spec_of
 
-OPTIONS = TrainOptions(threads=1, epochs=3)
+OPTIONS = TrainOptions(threads=1, epochs=3, dedup="off")
 SPECS = {**TRAINS, "ner": "", "seq2seq": ""}
 
 

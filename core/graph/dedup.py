@@ -1,0 +1,371 @@
+"""Every distinct node of a mini-batch once: value numbering across its instances.
+
+Two nodes are equal if they have one type and read equal values: the same row of a table, the same
+parameter, rows of a field with the same bits, the same outputs of equal nodes. Equal nodes have equal
+outputs, since the bits of an output do not depend on what else is in its batch; so one of them is enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.graph.dag import Dag, Reads, Successors, build_dag
+from abw.core.graph.edges import EdgeSlots, consumers
+from abw.core.graph.fuse import edges
+from abw.core.graph.graph import Distinct, Graph, ResultRefs
+from abw.core.ir.network import Network, reach_of
+from abw.core.jit.decorators import inner, njit
+
+Ints = NDArray[np.int32]
+
+# Odd multipliers that spread the bits of a hash (Knuth's golden ratio; a prime of xxHash).
+SPREAD, MIX = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What makes nodes of a network equal, for T types with up to S slots.
+
+    `order` (T,): the types, each after all that feed it where they form no loop. `slots` (T,): the number of
+    operands of a cell's node; 0 for reductions, which may have any number. `keys` (T, S): the slots whose
+    operands tell nodes of the type apart, then -1. `pairs` (T,): the number of slots of a sum, whose two
+    operands may change places; 0 for other types. `alone` (T,): whether the type feeds itself and is in a
+    loop with no other. `edges`: where edges are looked for, if the network is a model's at granularity
+    `cell`.
+    """
+
+    network: Network
+    order: Ints
+    slots: Ints
+    keys: Ints
+    pairs: Ints
+    alone: NDArray[np.bool_]
+    edges: EdgeSlots | None
+
+
+def keys_of(network: Network, edges: EdgeSlots | None = None) -> Keys:
+    """What makes nodes of a network equal. Cost: linear in types and slots, and T^3 bit operations."""
+    types, reach = network.types, reach_of(network)
+    order = np.argsort(reach.sum(axis=1), kind="stable").astype(np.int32)
+    slots = np.array([0 if t.reduction else len(t.slots) for t in types], np.int32)
+    pairs = np.array([len(t.slots) if t.reduction == "sum" else 0 for t in types], np.int32)
+    keys = np.full((len(types), max([1, *slots.tolist()])), -1, np.int32)
+    for t, net_type in enumerate(types):
+        slots_here = () if net_type.reduction else net_type.slots
+        apart = [s for s in range(len(slots_here)) if not _follows(network, edges, t, s)]
+        keys[t, : len(apart)] = apart
+    both = reach & reach.T
+    alone = both.diagonal() & (both.sum(axis=1) == 1)
+    return Keys(network, order, slots, keys, pairs, alone, edges)
+
+
+def _follows(network: Network, edges: EdgeSlots | None, t: int, s: int) -> bool:
+    """Whether an earlier slot determines what slot s reads: the same node, or the only constant."""
+    slot = network.types[t].slots[s]
+    if edges is None or not slot.producers or edges.distinct[t, s] >= 0:
+        return False
+    return len(slot.constants) <= 1 and all(network.constants[c].rows == 1 for c in slot.constants)
+
+
+def dedup(
+    graph: Graph, keys: Keys, apart: NDArray[np.bool_] | None = None, part: Ints | None = None
+) -> Graph:
+    """The graph with one of each set of equal nodes; `Graph.distinct` says which stands for each.
+
+    `apart` (T,): types whose nodes stay apart, as those that draw a mask each. `part` (instances,): nodes of
+    instances in different parts stay apart, so that threads need not wait for each other.
+
+    The first of equal nodes stays, with its `vertex` and `instance`, in the same order; results refer to the
+    nodes that stand for theirs. The graph must have no lists (`fuse` comes after this). Cost: linear; some
+    12 ns a node, 30 in loops of several types. Source: value numbering (Cocke and Schwartz, 1970), here over
+    all instances of a mini-batch.
+    """
+    network, n = graph.network, len(graph)
+    shift = network.width.bit_length() - 1
+    operand = _first_rows(graph, apart)
+    stands = np.full(n, -1, np.int32)
+    bits = max(4, (2 * n - 1).bit_length())
+    room = np.empty((2, n + 1), np.int32)
+    kept = _number(
+        (keys.order, keys.keys, keys.alone),
+        _facts(graph, keys, apart),
+        (graph.type_ptr, graph.operand_ptr, operand, graph.instance, graph.dag.type),
+        np.empty(0, np.int32) if part is None else part,
+        shift, np.full(1 << bits, -1, np.int32), stands, room[0], room[1],
+    )  # fmt: skip
+    type_ptr, operand_ptr = np.zeros_like(graph.type_ptr), np.empty(kept + 1, np.int32)
+    nodes, number = np.empty((3, kept + 1), np.int32), np.full(n, -1, np.int32)
+    filled = _compact(
+        (graph.type_ptr, graph.operand_ptr, operand, graph.vertex, graph.instance),
+        shift, stands, number, (type_ptr, operand_ptr, nodes[0], nodes[1], nodes[2]),
+    )  # fmt: skip
+    operand, nodes = operand[:filled], nodes[:, :kept]
+    place = number - np.repeat(type_ptr[:-1], graph.type_sizes)
+    return replace(
+        graph,
+        type_ptr=type_ptr,
+        vertex=nodes[1],
+        instance=nodes[2],
+        results=tuple(_renamed(r, number, shift) for r in graph.results),
+        dag=_dag(graph.dag, keys, nodes[0], type_ptr, operand_ptr, operand, shift),
+        operand_ptr=operand_ptr,
+        operand=operand,
+        distinct=Distinct(graph.type_ptr, graph.instance, place, part),
+    )
+
+
+def _facts(graph: Graph, keys: Keys, apart: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+    """What `_number` knows of each type (T, 9).
+
+    Its first node, and the one behind its last; the number of operands of a node, if all have as many, and
+    where those of node 0 would begin; the number of keys, and the first two of them, or the first twice; the
+    slots of a sum; whether nodes stay apart.
+    """
+    first, count = graph.type_ptr[:-1].astype(np.int64), (keys.keys >= 0).sum(axis=1)
+    base = graph.operand_ptr[graph.type_ptr[:-1]] - first * keys.slots
+    s0 = np.maximum(keys.keys[:, 0], 0)
+    s1 = np.where(count >= 2, keys.keys[:, min(1, keys.keys.shape[1] - 1)], s0)
+    stays = np.zeros(len(first)) if apart is None else apart
+    columns = first, graph.type_ptr[1:], keys.slots, base, count, s0, s1, keys.pairs, stays
+    return np.stack(columns, axis=1).astype(np.int64)
+
+
+def _dag(
+    before: Dag, keys: Keys, type_of: Ints, type_ptr: Ints, operand_ptr: Ints, operand: Ints, shift: int
+) -> Dag:
+    """The dag of these operands, whose edges are looked for when they are asked for."""
+
+    def find() -> Successors:
+        if (slots := keys.edges) is not None:
+            of = type_ptr, slots.slots, slots.lists, slots.distinct
+            return consumers(*of, operand_ptr, operand, shift)
+        none = np.zeros(1, np.int32)
+        source, target = edges(operand_ptr, operand, none, none, 1 << shift)
+        return build_dag(before.types, type_of, source, target).edges
+
+    return Dag(before.types, type_of, find, before.order, Reads(operand_ptr, operand, shift))
+
+
+def _renamed(refs: ResultRefs, stands: Ints, shift: int) -> ResultRefs:
+    reference = refs.reference.copy()
+    _rename(reference, stands, shift)
+    return replace(refs, reference=reference)
+
+
+def _first_rows(graph: Graph, apart: NDArray[np.bool_] | None) -> Ints:
+    """The operands, a copy, with each row of a field replaced by the first that has the same bits.
+
+    Fields that only types which stay `apart` read are left as they are.
+    """
+    operand, network = graph.operand.copy(), graph.network
+    readers = [t for i, t in enumerate(network.types) if apart is None or not apart[i]]
+    read = {number for t in readers for slot in t.slots for number in slot.constants}
+    for number, rows in zip(network.given, graph.given, strict=True):
+        if len(rows) and number in read:
+            words = np.ascontiguousarray(rows.reshape(len(rows), -1)).view(np.int32)
+            bits = max(4, (2 * len(rows) - 1).bit_length())
+            first = np.empty(len(rows), np.int32)
+            _equal_rows(words, np.full(1 << bits, -1, np.int32), first)
+            constant = network.constants[number]
+            _replace_rows(operand, constant.first, len(rows), first)
+    return operand
+
+
+@inner
+def _spread(h: np.uint64, size: int) -> int:
+    """The place of a hash in a table of a power of two entries."""
+    h ^= h >> np.uint64(32)
+    return int((h * np.uint64(MIX)) >> np.uint64(33)) & (size - 1)
+
+
+@inner
+def _order_pairs(operand: Ints, low: int, slots: int) -> None:
+    """Sort the two operands of each slot of a sum: a + b and b + a have the same bits."""
+    for s in range(slots):
+        a, b = operand[low + 2 * s], operand[low + 2 * s + 1]
+        operand[low + 2 * s], operand[low + 2 * s + 1] = min(a, b), max(a, b)
+
+
+@njit
+def _number(
+    keys: tuple[Ints, Ints, NDArray[np.bool_]],
+    facts: NDArray[np.int64],
+    graph: tuple[Ints, Ints, Ints, Ints, Ints],
+    parts: Ints,
+    shift: int,
+    table: Ints,
+    stands: Ints,
+    stack: Ints,
+    at: Ints,
+) -> int:
+    """Fill `stands` (n,), of -1: the node that stands for each. How many stand for themselves.
+
+    Types are taken in an order in which nearly all nodes come after those that they read; where one does not,
+    those are numbered first, by way of `stack` and `at` (n + 1,). `operand` is rewritten to the nodes that
+    stand for those it names. `facts`: see `_facts`. `table`, of -1, has a power of two entries, twice as many
+    as nodes or more.
+    """
+    order, slots, alone = keys
+    type_ptr, ptr, operand, instance, type_of = graph
+    divided, full, mask, kept = len(parts) > 0, len(table) - 1, (1 << shift) - 1, 0
+    first, last, width, base, count, s0, s1, several, free = 0, 0, 0, 0, 0, 0, 0, 0, 0
+    seed, here = np.uint64(0), slots[0]
+    for k in range(len(order)):
+        begin, behind, upward = int(type_ptr[order[k]]), int(type_ptr[order[k] + 1]), True
+        if alone[order[k]]:  # the first read from the type itself says which way to go
+            for e in range(ptr[begin], ptr[behind]):
+                u = operand[e] >> shift
+                if begin <= u < behind:
+                    upward = ptr[u] < e
+                    break
+        for i in range(behind - begin):
+            v = begin + i if upward else behind - 1 - i
+            if stands[v] >= 0:
+                continue
+            top, e = -1, int(ptr[v])
+            while True:
+                if not first <= v < last:
+                    t = int(type_of[v])
+                    now, here, seed = facts[t], slots[t], np.uint64(t + 1) * np.uint64(MIX)
+                    first, last, width, base = now[0], now[1], now[2], now[3]
+                    count, s0, s1, several, free = now[4], now[5], now[6], now[7], now[8]
+                end = int(ptr[v + 1])
+                while e < end:
+                    r = operand[e]
+                    if r >= 0:
+                        u = stands[r >> shift]
+                        if u < 0:
+                            break
+                        operand[e] = (u << shift) | (r & mask)
+                    e += 1
+                if e < end:  # what this operand names comes first
+                    top += 1
+                    stack[top], at[top] = v, e
+                    v = int(operand[e] >> shift)
+                    e = int(ptr[v])
+                    continue
+                low, found = int(ptr[v]), v
+                if free == 0:
+                    if several > 0 and end - low == 2 * several:
+                        _order_pairs(operand, low, several)
+                    part = parts[instance[v]] if divided else 0
+                    h = seed + np.uint64(part)
+                    if count == 0:
+                        for j in range(low, end):
+                            h = h * np.uint64(SPREAD) + np.uint64(np.uint32(operand[j]))
+                    else:
+                        h = (h + np.uint64(np.uint32(operand[low + s0]))) * np.uint64(SPREAD)
+                        h += np.uint64(np.uint32(operand[low + s1]))
+                        for s in range(2, count):
+                            h = h * np.uint64(SPREAD) + np.uint64(np.uint32(operand[low + here[s]]))
+                    h ^= h >> np.uint64(32)
+                    p = int((h * np.uint64(MIX)) >> np.uint64(33)) & full
+                    while table[p] >= 0:
+                        w = int(table[p])
+                        if first <= w < last and (not divided or parts[instance[w]] == part):
+                            if count > 0:
+                                there = base + w * width
+                                same = operand[there + s0] == operand[low + s0]
+                                same &= operand[there + s1] == operand[low + s1]
+                                for s in range(2, count):
+                                    same &= operand[there + here[s]] == operand[low + here[s]]
+                            else:
+                                there = int(ptr[w])
+                                same = ptr[w + 1] - there == end - low
+                                for j in range(end - low if same else 0):
+                                    same &= operand[there + j] == operand[low + j]
+                            if same:
+                                found = w
+                                break
+                        p = (p + 1) & full
+                    if found == v:
+                        table[p] = v
+                stands[v] = found
+                kept += found == v
+                if top < 0:
+                    break
+                v, e = int(stack[top]), int(at[top])
+                top -= 1
+    return kept
+
+
+@njit
+def _compact(
+    graph: tuple[Ints, Ints, Ints, Ints, Ints],
+    shift: int,
+    stands: Ints,
+    number: Ints,
+    made: tuple[Ints, Ints, Ints, Ints, Ints],
+) -> int:
+    """Number the first of each set of equal nodes anew, in their order; how many operands they have.
+
+    `number` (n,), of -1, becomes the new number of the node that stands for each; `operand` is compacted in
+    place.
+    """
+    type_ptr, ptr, operand, vertex, instance = graph
+    new_type_ptr, new_ptr, new_type, new_vertex, new_instance = made
+    mask, kept, filled = (1 << shift) - 1, 0, 0
+    for t in range(len(type_ptr) - 1):
+        for v in range(type_ptr[t], type_ptr[t + 1]):
+            # the first of equal nodes stays; what is written for another is written over
+            first = number[stands[v]] < 0
+            new_type[kept], new_vertex[kept] = t, v
+            number[stands[v]] = kept if first else number[stands[v]]
+            kept += first
+        new_type_ptr[t + 1] = kept
+    for v in range(len(stands)):
+        number[v] = number[stands[v]]
+    new_ptr[0] = 0
+    for i in range(kept):
+        v = int(new_vertex[i])
+        for e in range(ptr[v], ptr[v + 1]):
+            r = operand[e]
+            operand[filled] = (number[max(r, 0) >> shift] << shift) | (r & mask) if r >= 0 else r
+            filled += 1
+        new_ptr[i + 1] = filled
+        new_vertex[i], new_instance[i] = vertex[v], instance[v]
+    return filled
+
+
+@njit
+def _rename(references: Ints, stands: Ints, shift: int) -> None:
+    """Replace the nodes of references by those that stand for them."""
+    mask = (1 << shift) - 1
+    for i in range(len(references)):
+        r = references[i]
+        if r >= 0:
+            references[i] = (stands[r >> shift] << shift) | (r & mask)
+
+
+@njit
+def _equal_rows(rows: Ints, table: Ints, first: Ints) -> None:
+    """For each of the rows (n, words) the number of the first that has the same bits."""
+    for i in range(len(rows)):
+        h = np.uint64(MIX)
+        for word in rows[i]:
+            h = h * np.uint64(SPREAD) + np.uint64(np.uint32(word))
+        p, found = _spread(h, len(table)), i
+        while table[p] >= 0:
+            w = int(table[p])
+            same = True
+            for j in range(rows.shape[1]):
+                same &= rows[i, j] == rows[w, j]
+            if same:
+                found = w
+                break
+            p = (p + 1) & (len(table) - 1)
+        if found == i:
+            table[p] = i
+        first[i] = found
+
+
+@njit
+def _replace_rows(operand: Ints, base: int, count: int, first: Ints) -> None:
+    """Replace the references of `count` rows, of which the first is -1 - `base`, by those of `first`."""
+    for e in range(len(operand)):
+        row = -1 - operand[e] - base
+        if 0 <= row < count:
+            operand[e] = -1 - base - first[row]

@@ -1,0 +1,77 @@
+"""When equal nodes are looked for: always, never, or where that has paid lately."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.graph.dedup import Keys, dedup, keys_of
+from abw.core.graph.edges import EdgeSlots
+from abw.core.graph.graph import Graph
+from abw.core.ir.network import Network
+from abw.core.plan.arenas import arenas_of
+
+DedupMode = Literal["auto", "on", "off"]
+
+# `auto` does not look at graphs of fewer nodes: they take less time than the calls that look.
+LEAST_NODES = 1000
+# What `auto` reckons with: floating-point operations a second of a core, the seconds that scheduling and
+# planning take for a node, and those that looking takes for one.
+RATE, SPARED, LOOKED_AT = 60e9, 30e-9, 20e-9
+# Where looking does not pay, `auto` skips 1, 2, 4 … mini-batches before it looks again, at most so many.
+LONGEST_PAUSE = 64
+
+
+@dataclass(slots=True)
+class Deduplicator:
+    """Leaves out nodes of mini-batches that equal others.
+
+    `pause`: how many mini-batches `adaptive` still skips; `next_pause`: how many it will skip the next time.
+    """
+
+    mode: DedupMode
+    keys: Keys
+    flops: NDArray[np.float64] = field(init=False)  # of a node of each type (T,)
+    pause: int = 0
+    next_pause: int = 1
+
+    def __post_init__(self) -> None:
+        arenas = arenas_of(self.keys.network)
+        self.flops = np.asarray(arenas.product_flops + arenas.other_flops, np.float64)
+
+    @classmethod
+    def of(cls, mode: DedupMode, network: Network, edges: EdgeSlots | None) -> Deduplicator | None:
+        """One for a network's graphs; None where equal nodes are not looked for. `edges`: see `Keys`."""
+        return None if mode == "off" else cls(mode, keys_of(network, edges))
+
+    def __call__(
+        self, graph: Graph, apart: NDArray[np.bool_] | None = None, part: NDArray[np.int32] | None = None
+    ) -> Graph:
+        """The graph without equal nodes, or as it is where it is too small to look.
+
+        What it does depends on the graph alone. For `apart` and `part` see `abw.core.graph.dedup.dedup`.
+        """
+        if self.mode == "auto" and len(graph) < LEAST_NODES:
+            return graph
+        return dedup(graph, self.keys, apart, part)
+
+    def adaptive(self, graph: Graph, part: NDArray[np.int32] | None = None) -> Graph:
+        """The same for the next mini-batch of a run: `auto` looks less often where that has not paid.
+
+        It depends on the mini-batches before, not on a clock: the same run has the same nodes again.
+        """
+        if self.pause and self.mode == "auto":
+            self.pause -= 1
+            return graph
+        made = self(graph, None, part)
+        if made is not graph:
+            spared = graph.type_sizes - made.type_sizes
+            saved = float(spared @ self.flops) / RATE + int(spared.sum()) * SPARED
+            if saved < len(graph) * LOOKED_AT:
+                self.pause, self.next_pause = self.next_pause, min(2 * self.next_pause, LONGEST_PAUSE)
+            else:
+                self.next_pause = 1
+        return made
