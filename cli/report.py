@@ -74,12 +74,12 @@ def _policies(report: dict[str, Any]) -> Any:  # noqa: ANN401 (a table)
     behind, own, grows = report.get("picked", report["encoding"]), policy_name(report), report.get("growth")
     named = f"{own} ({behind})" if behind else own
     others = dict(report["compared"])
-    if grows:  # the graph in the end can be scheduled as no run could, which meets it round by round
+    if grows:  # no run, which goes round by round, can schedule it like the finished graph
         mine, rounds = others.pop(own), report.get("kept_bound_by_rounds")
         if rounds is not None:
             table.add_row("lower bound, round by round", f"{rounds:,}", "")
         table.add_row(f"{named}, round by round", f"{mine:,}", _ratio(mine, rounds), style="bold")
-    end = ", of the graph in the end" if grows else ""
+    end = ", finished graph" if grows else ""
     table.add_row(f"lower bound{end}", f"{bound:,}", "")
     for name, batches in sorted(others.items(), key=lambda item: item[1]):
         shown, style = (named, "bold") if name == own else (f"{name}{end}", None)
@@ -141,9 +141,9 @@ def _print_costs(report: dict[str, Any], put: partial[None]) -> None:
         if decided and decided["decisions"]:
             close = decided["close"]
             otherwise = (
-                f"{close} of them otherwise, as good within the tolerance" if close else "all the same"
+                f"{close} of them differ within the tolerance" if close else "all the same"
             )
-            put(f"          {counted(decided['decisions'], 'decision')} made again: {otherwise}")
+            put(f"          {counted(decided['decisions'], 'decision')} repeated: {otherwise}")
 
 
 def _ratio(batches: int, bound: int | None) -> str:
@@ -198,11 +198,11 @@ def _training(report: dict[str, Any]) -> list[Any]:
     own, here = training["of_these_instances"], report["instances"]
     source = training.get("data")  # runs of earlier versions have none
     if report["data"] == "stdin":
-        where = ("not from a pipe", "")
+        where = ("not from this pipe", "")
     elif own is None:
         where = (f"from another file, {source}", "")
     elif own == here:
-        where = ("this is its training data", "yellow")
+        where = ("these are its training data", "yellow")
     elif own:
         where = (f"{own} of these {here} instances are its training data", "yellow")
     else:

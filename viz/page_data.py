@@ -58,7 +58,7 @@ def scene_document(scene: Scene) -> dict[str, Any]:
     ]
     if scene.growth:
         rounds = int(bound_by_rounds(dag, scene.growth.node_round).sum())
-        facts[-1] += f" of the graph in the end, {rounds:,} round by round"
+        facts[-1] += f" for the finished graph, {rounds:,} round by round"
     return {
         "facts": " · ".join(facts),
         "types": dag.types,

@@ -157,7 +157,7 @@ def _print(report: dict[str, Any], plot: Path | None) -> None:
     )
     if report["tight_bound"] is not None:
         tight = _short(report["tight_bound"])
-        show(f"no schedule has fewer than {tight} batches, because pairs of instances need so many")
+        show(f"no schedule has fewer than {tight} batches, because pairs of instances need that many")
     without = report["without_passes"]
     if without:
         show(
@@ -170,7 +170,7 @@ def _print(report: dict[str, Any], plot: Path | None) -> None:
     own = report["instances_trained_on"]
     if report["training"]:
         verb = "is" if own == 1 else "are"
-        where = (f"{own} of these {verb} among them", "yellow") if own else "none of them is here"
+        where = (f"{own} of these {verb} included", "yellow") if own else "none of these is included"
         first = f"learned from the first {counted(report['train_limit'], 'instance')}: "
         show([first, where], style="dim")
     if report["batch_sizes"]:

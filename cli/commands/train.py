@@ -112,7 +112,7 @@ def _options(spec: Path | None, changes: options.Changes, training: Training) ->
         message = "--engine and --workers go together: the bits of a gradient depend on how many add to it"
         raise typer.BadParameter(message, param_hint="--workers")
     if engine and training.check:
-        raise typer.BadParameter("it is for this process alone", param_hint="--check")
+        raise typer.BadParameter("it works only in one process", param_hint="--check")
     if engine:
         from abw.core.scale.cluster import require_ray
 

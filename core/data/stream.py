@@ -87,7 +87,9 @@ def chunks(
     """
     if options.get("beside") and skip_bad:
         hint = "of a malformed line nobody knows how many rows are its own: mend the data"
-        raise AbwError("nothing can be left out of data with arrays beside them", hint=hint, exit_code=2)
+        raise AbwError(
+            "instances cannot be left out of data with arrays in a separate file", hint=hint, exit_code=2
+        )
 
     if options.get("frequency"):
         size, first = ALL, None

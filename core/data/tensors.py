@@ -289,7 +289,7 @@ def _no_state(path: Path, given: Mapping[Any, object], is_state: Callable[[objec
         load = f"torch.load({path.name!r}, weights_only=True)[{inside[0]!r}]"
         return AbwError(
             f"{path} is a checkpoint that holds a state_dict in {held}",
-            hint=f"save that alone: torch.save({load}, {path.stem + '-weights.pt'!r})",
+            hint=f"save only that: torch.save({load}, {path.stem + '-weights.pt'!r})",
         )
     name, value = next((name, value) for name, value in given.items() if not is_state({name: value}))
     kind = type(value).__name__

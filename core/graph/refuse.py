@@ -96,7 +96,7 @@ def _place(binding: Binding, vertex: int) -> str:
 def refuse_circle(binding: Binding) -> NoReturn:
     """Say which reductions it must be that stand for each other."""
     reductions = [t for t in binding.model.types if t.reduction]
-    message = "reductions stand for each other in a circle: " + ", ".join(t.name for t in reductions)
+    message = "reductions refer to each other in a circle: " + ", ".join(t.name for t in reductions)
     raise SpecError([Problem(message, reductions[0].span, "a reduction must lead to a cell's output")])
 
 

@@ -197,7 +197,7 @@ class Net:
         if self._session.runner is not None:
             raise AbwError("the net runs: cells are made before")
         if name in self.__dict__ or name in TAKEN or name.startswith("_"):
-            raise AbwError(f"the net has '{name}' already", hint="call the function otherwise")
+            raise AbwError(f"the net already has '{name}'", hint="rename the function")
         found = traced(function, self.library.dims)
         first = len(self.library.types)
         self._session.extend(with_cell(self.library, found))

@@ -61,7 +61,7 @@ def parse_bytes(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     size = int(float(found[1]) * _UNITS[found[2].upper()]) if found else 0
     if size < 1:
-        raise AbwError(f"'{text}' is no amount of memory", hint="as in 500M or 2G", exit_code=2)
+        raise AbwError(f"'{text}' is not an amount of memory", hint="for example 500M or 2G", exit_code=2)
     return size
 
 
@@ -120,7 +120,7 @@ def choose(tried: Sequence[Tried], limit: int) -> int:
     """Choose the smallest size that fits, within `GAIN` of the best rate. Errors: AbwError if none fits."""
     fit = [t for t in tried if t.bytes <= limit]
     if not fit:
-        message = f"one instance alone needs {tried[0].bytes} bytes, and {limit} may be used"
+        message = f"one instance needs {tried[0].bytes} bytes, more than the limit of {limit}"
         raise AbwError(message, hint="raise --memory")
     best = max(t.instances_per_second for t in fit)
     return next(t.batch for t in fit if t.instances_per_second >= (1 - GAIN) * best)

@@ -380,7 +380,7 @@ def train(
     """
     if encoding == "best" and phases:
         raise AbwError(
-            "phases go with a named encoding", hint="as in --encoding base --phases 2", exit_code=2
+            "phases need a named encoding", hint="for example --encoding base --phases 2", exit_code=2
         )
     whole = dags(0, used)
     if not len(whole):

@@ -86,7 +86,7 @@ def line_of(row: Row) -> bytes:
         return orjson.dumps(said, _plain, _AS_LINE)
     except (TypeError, RecursionError) as error:
         told = str(error).removeprefix("Type is not JSON serializable: ")
-        message = f"{row.location}: what is returned cannot be written as JSON: {told}"
+        message = f"{row.location}: the returned value cannot be written as JSON: {told}"
         hint = "numbers, texts, arrays, lists, tuples, dicts, sets and dataclasses can"
         raise AbwError(message, hint=hint) from None
 
@@ -207,7 +207,7 @@ class ReturnedArrays:
 
 
 def _called(name: str) -> str:
-    return "what is returned" if name == _WHOLE else f"'{name}'"
+    return "the returned value" if name == _WHOLE else f"'{name}'"
 
 
 # What it is called where what is returned is one thing.

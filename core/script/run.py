@@ -211,7 +211,7 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
             message = (
                 f"{place}: output '{found.output}' of {found.type} is {found.value}; what it reads is finite"
             )
-            raise AbwError(message, hint="net.run(…, eager=True): print and pdb show what is computed there")
+            raise AbwError(message, hint="print and pdb show values with net.run(…, eager=True)")
 
     def merged(self, rows: Sequence[Row] | None, bad: Sequence[Bad], first: int) -> list[Row]:
         """Merge rows and what was left out by line; instances without an id get their number."""

@@ -29,10 +29,10 @@ class Engine(BatchEngine):
         data = model.spec.data
         if data.frequency:
             hint = "leave out `frequency`, or count the words beforehand: `vocab:`"
-            message = "with `frequency` an instance's outputs depend on the file that it stands in"
+            message = "with `frequency` an instance's outputs depend on the rest of its file"
             raise AbwError(f"{model.spec.name} cannot be served: {message}", hint=hint)
         if data.beside:
-            message = f"{model.spec.name} cannot be served: its fields lie in a file beside the instances"
+            message = f"{model.spec.name} cannot be served: its fields are in a separate file"
             raise AbwError(message, hint="leave out `beside`: requests have the fields in the instances")
         self.model, self.most, self.nodes = model, most, nodes
 

@@ -92,7 +92,7 @@ def create_project(template: str, folder: Path) -> list[Path]:
     """
     chosen = TEMPLATES[template]
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise AbwError(f"{folder} is there already", hint="name a new folder, or an empty one")
+        raise AbwError(f"{folder} already exists", hint="name a new folder, or an empty one")
     name = folder.resolve().name
     try:
         beside = folder.resolve().parent

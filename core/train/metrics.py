@@ -124,6 +124,4 @@ def refuse_metric_names(user: Mapping[str, UserMetric], training: Training, *, d
     if taken:
         raise AbwError(f"a metric cannot be called '{min(taken)}': that is another", hint="another name")
     if user and not dev:
-        raise AbwError(
-            "metrics are told by dev data, and there are none", hint="--dev FILE, fit(instances, dev, …)"
-        )
+        raise AbwError("metrics need dev data, and there are none", hint="--dev FILE, fit(instances, dev, …)")

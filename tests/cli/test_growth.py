@@ -34,7 +34,7 @@ def test_a_run_tells_what_grew_and_what_was_cut(abw: Abw) -> None:
     assert report["max_error"] < 1e-5
     said = abw(*GREEDY, "--verify")
     assert "5 of 5 instances were cut at most: 20 of step" in said.out
-    assert "100 decisions made again: all the same" in said.out
+    assert "100 decisions repeated: all the same" in said.out
     assert "grown vertices: 100 of step, in 60 rounds, compiled" in said.out
     said = abw(*GREEDY, "--executor", "blas")
     assert "60 rounds, driven by Python: executor 'blas' has none of its own" in said.out
@@ -387,7 +387,7 @@ def test_the_bound_of_rounds_lies_between_the_graphs_and_what_was_run(abw: Abw, 
 
 def test_what_rounds_took_stands_apart_from_schedules_of_the_graph_in_the_end(abw: Abw) -> None:
     said = abw(*GREEDY, "--policy", "agenda").out
-    rows = [line.split() for line in said.splitlines() if "round by round" in line or "in the end" in line]
+    rows = [line.split() for line in said.splitlines() if "round by round" in line or "finished graph" in line]
     assert [row[0] for row in rows] == ["lower", "agenda,", "lower", "depth,"]
     ratios = [float(row[-2]) for row in rows if row[-1] == "x"]
     assert len(ratios) == 2 and min(ratios) >= 1

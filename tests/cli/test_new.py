@@ -59,7 +59,7 @@ def test_nothing_is_written_over(abw: Abw, tmp_path: Path) -> None:
     (tmp_path / "full" / "mine.txt").write_text("mine")
     done = abw("new", "tree", str(tmp_path / "full"))
     assert done.code == 1
-    assert "is there already" in done.err
+    assert "already exists" in done.err
     assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["mine.txt"]
     (tmp_path / "empty").mkdir()
     assert abw("new", "tree", str(tmp_path / "empty")).code == 0

@@ -23,7 +23,7 @@ WRONG = {
     "program.py:waits": "asynchronous",
     "program.py:leaves": "wants to end Python: SystemExit: 3\n  program.py:",
     "program.py:wrong": "words.txt:1 (instance 0): input 'h' of step wants [6], this is [2]\n  program.py:",
-    "program.py:thing": "words.txt:1: what is returned cannot be written as JSON: object",
+    "program.py:thing": "words.txt:1: the returned value cannot be written as JSON: object",
     "raises.py:f": "raises.py could not be run: ZeroDivisionError: division by zero\n  raises.py:2, in",
     "syntax.py:f": "SyntaxError",
     "twice.py:none": "names none of its file's nets: a, b",

@@ -53,7 +53,7 @@ def test_the_summary_fits_a_screen_and_names_the_results(abw: Abw, home: Path) -
         str(folder),
     ):
         assert said in done.out
-    assert "this is its training data" in done.out
+    assert "these are its training data" in done.out
 
 
 def test_the_summary_says_what_of_the_data_was_trained_on(abw: Abw) -> None:

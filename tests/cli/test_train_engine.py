@@ -14,7 +14,7 @@ from tests.cli.conftest import Abw
     [
         (("sst", "--engine", "ray"), "--engine and --workers go together"),
         (("sst", "--workers", "2"), "--engine and --workers go together"),
-        (("sst", "--engine", "ray", "--workers", "2", "--check"), "it is for this process alone"),
+        (("sst", "--engine", "ray", "--workers", "2", "--check"), "it works only in one process"),
         (("--resume", "1", "--engine", "ray", "--workers", "2"), "a training goes on as it was begun"),
         (("sst", "--engine", "mpi", "--workers", "2"), "does not take 'mpi'"),
     ],

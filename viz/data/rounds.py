@@ -20,7 +20,7 @@ def rounds_picture(scene: Scene, instances: int | None = None) -> RoundsPicture:
     if found is None:
         raise AbwError(
             f"nothing is known of rounds of {scene.model}",
-            hint="models with a section grow have them, at granularity cell; run anew what is older",
+            hint="only models with a section `grow` have them, at granularity cell; run older ones again",
         )
     grown = np.flatnonzero(np.bincount(found.kind[found.round > 0], minlength=len(found.kinds)))
     came = np.zeros((found.rounds + 1, len(found.kinds)), np.int32)

@@ -43,7 +43,7 @@ def conform(instances: Instances, schema: Schema) -> Instances:
             continue
         if name in instances.values or (name in instances.fields and known.text != own.fields[name].text):
             wanted = "strings" if known.text else "whole numbers from 0"
-            raise AbwError(f"field '{name}' does not hold {wanted}", hint="as in the data of the model")
+            raise AbwError(f"field '{name}' does not hold {wanted}", hint="use the types of the model's data")
         fields[name] = instances.fields.get(name, np.full(count, -1, np.int32))
         if known.text:
             vocabulary[name] = instances.vocabulary.get(name, ())
@@ -62,7 +62,7 @@ def conform(instances: Instances, schema: Schema) -> Instances:
 def _values(instances: Instances, name: str, size: int) -> Values:
     """A field of floats, which may be given as whole numbers."""
     if name in instances.vocabulary:
-        raise AbwError(f"field '{name}' holds strings, not floats", hint="as in the data of the model")
+        raise AbwError(f"field '{name}' holds strings, not floats", hint="use the types of the model's data")
     if name in instances.fields and size == 1:
         return floats(instances, name)
     nothing = Values(np.empty(0, np.int32), np.empty((0, size), np.float32))

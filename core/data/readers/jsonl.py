@@ -109,7 +109,7 @@ def _beside(feed: Feed, suffix: str) -> Sidecar:
     """The arrays beside a feed's file. Errors: AbwError."""
     if feed.size is None:
         hint = "put the fields on the lines, or name a file"
-        raise AbwError("beside a pipe there is no file of arrays", hint=hint)
+        raise AbwError("a pipe has no file of arrays", hint=hint)
     if not isinstance(feed.beside, Sidecar):
         feed.beside = open_sidecar(feed.path, suffix)
     return feed.beside

@@ -46,7 +46,7 @@ class InputRows:
         if len(rows) == constant.rows:
             raise AbwError(
                 f"the mini-batch brings along more than {constant.rows:,} values of {list(constant.shape)}",
-                hint="fewer instances at once, or one value for what is the same: x = net.input(numbers)",
+                hint="run fewer instances at once, or share equal numbers: x = net.input(numbers)",
             )
         rows.append(values)
         return (first + len(rows) - 1) % constant.rows

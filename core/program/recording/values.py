@@ -89,7 +89,7 @@ class Value:
         if len(start) != len(values):
             raise AbwError(f"plus has {len(start)} numbers, for {len(values)} values")
         if not all(number < inf for number in start):
-            raise AbwError(f"plus has what is not a number, or infinite: {[*start]}")
+            raise AbwError(f"plus contains NaN or infinity: {[*start]}")
         handles = tuple([value.ref for value in values])
         found: list[Picked] = owner(values[0]).ask(question("best", handles, Best(int(k), start)))
         return found

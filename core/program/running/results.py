@@ -69,7 +69,7 @@ def _mapped(thing: Any, change: Callable[[Value], object]) -> Any:  # noqa: ANN4
     try:
         return _changed(thing, change, set())
     except RecursionError:
-        raise AbwError("what is returned is nested too deeply", hint=_FORMS) from None
+        raise AbwError("the returned value is nested too deeply", hint=_FORMS) from None
 
 
 _FORMS = "lists, tuples, dicts and dataclasses are looked through for values"
@@ -88,7 +88,7 @@ def _changed(thing: Any, change: Callable[[Value], object], within: set[int]) ->
         return thing
     if id(thing) in within:
         raise AbwError(
-            f"what is returned holds itself: a {type(thing).__name__} is a part of its parts",
+            f"the returned value contains itself: a {type(thing).__name__} is a part of its parts",
             hint="leave the way back out, as a node's parent",
         )
     within.add(id(thing))

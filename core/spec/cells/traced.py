@@ -189,7 +189,7 @@ class _Tracer:
         if isinstance(given, Symbol):
             if given.tracer is not self:
                 raise AbwError(
-                    "this is a symbol of another cell", hint="a cell reads inputs and parameters alone"
+                    "this is a symbol of another cell", hint="a cell reads only its inputs and parameters"
                 )
             if isinstance(given.operand, Value):
                 self.used.add(given.operand.number)

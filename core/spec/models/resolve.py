@@ -213,8 +213,8 @@ class Resolver:
         *before, output = path.steps
         if output.index is not None or output.layer is not None:
             which = output.layer if output.index is None else output.index
-            message = f"'{output.name}' stands where an output is named: no [{which}] there"
-            self._note(message, output.token, text, "name an output behind a link")
+            message = f"'{output.name}' is an output: it cannot have an index [{which}]"
+            self._note(message, output.token, text, "an index belongs to the link before it")
             return None
         if not before and output.name == "zeros":
             return ZeroSource()

@@ -90,7 +90,7 @@ def _clashes(top: Mapping, sections: Sequence[str], report: Report) -> None:
             if key.text in KEYWORDS:
                 report.add(f"'{key.text}' is a word of the language", key.where, "use another name")
             elif key.text in taken:
-                message = f"'{key.text}' is there under {taken[key.text]} already"
+                message = f"'{key.text}' is already defined under {taken[key.text]}"
                 report.add(message, key.where, "use another name")
             taken.setdefault(key.text, section)
 

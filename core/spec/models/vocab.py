@@ -43,7 +43,7 @@ def _of_lines(path: Path, text: str, report: Report) -> dict[str, int] | None:
     for number, line in enumerate(lines):
         word = line.strip(_BLANK)
         if not word or word in rows:
-            message = f"'{word}' stands on line {rows[word] + 1} already" if word else "a blank line"
+            message = f"'{word}' is already on line {rows[word] + 1}" if word else "a blank line"
             where = Span(str(path), number + 1, 1, line.rstrip(_BLANK))
             report.add(message, where, "one word a line, each once")
             continue

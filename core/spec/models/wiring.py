@@ -132,7 +132,7 @@ def _reduced_shapes(wires: Wires, resolver: Resolver) -> None:
         return
     for draft, name in waiting:
         text, _ = wires[draft.number, name]
-        message = f"'{draft.name}.{name}' has no shape: what it reduces leads back to itself alone"
+        message = f"'{draft.name}.{name}' has no shape: it reduces only itself"
         report.add(message, text.where, "give it something else too, or a parameter as default")
 
 

@@ -28,7 +28,7 @@ class Reach:
         try:
             inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.folder))
             if not self.outside and not inside:
-                message = f"{what} {path} lies outside the spec's folder {self.folder.absolute()}"
+                message = f"{what} {path} is outside the spec's folder {self.folder.absolute()}"
                 report.add(message, named.where, HINT)
             elif found := why_no_file(path):
                 report.add(f"{what} {path} is {found}, not a file", named.where)

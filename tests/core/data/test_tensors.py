@@ -164,7 +164,7 @@ def test_a_checkpoint_says_where_its_state_dict_is(tmp_path: Path, names: list[s
     assert " and ".join(f"['{name}']" for name in names) in caught.value.message
     # what the hint says does it
     with contextlib.chdir(tmp_path):
-        exec(caught.value.hint.removeprefix("save that alone: "), {"torch": torch})
+        exec(caught.value.hint.removeprefix("save only that: "), {"torch": torch})
     assert set(read_tensors(tmp_path / "checkpoint-weights.pt").tensors) == {"weight", "bias"}
 
 

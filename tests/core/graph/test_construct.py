@@ -314,7 +314,7 @@ def test_reductions_that_stand_for_each_other_are_refused(tmp_path: Path) -> Non
         "  s: {per: x, sum: {y: go.s.y or back.a.y}}",
         '"go": [[0, 1], [1, 0]], "back": [[1, 0], [0, 0]]',
     )
-    with pytest.raises(SpecError, match="stand for each other"):
+    with pytest.raises(SpecError, match="refer to each other"):
         workload_of(spec).graph(0, 1)
 
 

@@ -137,7 +137,10 @@ def require_as_alone(net: abw.Net, text: str, reply: Reply) -> None:
 
 
 def test_errors_are_their_own_and_all_others_as_if_alone(server: Server, net: abw.Net) -> None:
-    wrong = {"a missing": "KeyError: 'missing'", "set": "what is returned cannot be written as JSON: object"}
+    wrong = {
+        "a missing": "KeyError: 'missing'",
+        "set": "the returned value cannot be written as JSON: object",
+    }
     wrong["exits b"] = "wants to end Python"
     texts = [[*SENTENCES, *wrong][i % 8] for i in range(64)]
     for text, reply in zip(texts, together(server, texts), strict=True):

@@ -105,7 +105,7 @@ def test_with_what_is_allowed(beam: Folder) -> None:
         (
             "best 4 of score.y",
             "{best: 4 of score.y, allow: {a: prev, b: prev.«next» == 1, c: prev}}",
-            "'next' is a decision: what is allowed is asked before any is made",
+            "'next' is a decision: `allow` is evaluated before decisions are made",
             "name links and fields",
         ),
         (

@@ -42,7 +42,7 @@ MISTAKES = {
     "join: rnn}": ("join: rmn}", "unknown cell 'rmn'"),
     "step: rnn": ("run: rnn", "'run' is a name that abw has taken"),
     "step: rnn,": ("st-ep: rnn,", "'st-ep' cannot be written in Python"),
-    "start: hidden": ("words: hidden", "'words' is there under tables already"),
+    "start: hidden": ("words: hidden", "'words' is already defined under tables"),
     "{x: hidden, h: hidden}": ("{x: hidden, h: hidden, z: hidden}", "input 'z' is never used"),
     "s = A @ x + B @ y": ("s = A @ x + B @ A", r"A: \[3, 6\] and \[3, 6\]|B @ A"),
     "types: {": ("outputs: {s: score.s}\ntypes: {", "unknown key 'outputs' in a library"),

@@ -176,7 +176,7 @@ def test_reductions_of_reductions_have_shapes(trees: Folder) -> None:
     model = trees.model(edited(text, "types:", "params: {h0: hidden}\ntypes:"))
     assert type_of(model, "low").outputs == (Port("h", (8,)),)
     (problem,) = trees.model_problems(edited(text, " or h0", ""))[:1]
-    assert problem.message == "'up.u' has no shape: what it reduces leads back to itself alone"
+    assert problem.message == "'up.u' has no shape: it reduces only itself"
 
 
 def test_overrides(folder: Folder) -> None:

@@ -84,7 +84,7 @@ def test_files_outside_are_not_unless_that_is_allowed(nested: Folder, place: str
         f"out/specs/../{file}",
     ):
         problem = told(nested, place, path)
-        assert "lies outside the spec's folder" in problem.message
+        assert "is outside the spec's folder" in problem.message
         assert "--allow-outside" in problem.hint
         assert problem.where
         nested.model(named(place, path), OUTSIDE)

@@ -65,7 +65,7 @@ def test_every_form_gives_each_word_its_row(
     [
         ("v.txt", "", 1, "an empty vocabulary"),
         ("v.txt", "\n \n", 1, "an empty vocabulary"),
-        ("v.txt", "<unk>\nthe\nold\nthe\n", 4, "'the' stands on line 2 already"),
+        ("v.txt", "<unk>\nthe\nold\nthe\n", 4, "'the' is already on line 2"),
         ("v.txt", "<unk>\n\nthe\n", 2, "a blank line"),
         ("v.json", "[\n'a']", 2, "not JSON"),
         ("v.json", "[]", 1, "no vocabulary"),

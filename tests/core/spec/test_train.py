@@ -161,7 +161,7 @@ LOSS = "loss: {of: classes, target: label}"
         (f"{{{LOSS}, init: {{words: xavier}}}}", "'xavier' is no initialisation", "glorot-uniform"),
         (f"{{{LOSS}, init: {{'inner.U*': zeros}}}}", "fits no parameter and no table", ""),
         (f"{{{LOSS}, epoch: 3}}", "unknown key 'epoch'", "did you mean 'epochs'?"),
-        (f"{{{LOSS}, dev: ../x.txt}}", "lies outside the spec's folder", "--allow-outside"),
+        (f"{{{LOSS}, dev: ../x.txt}}", "is outside the spec's folder", "--allow-outside"),
     ],
 )
 def test_mistakes_are_told_with_their_line(tmp_path: Path, written: str, message: str, hint: str) -> None:

@@ -92,7 +92,7 @@ class Scopes:
             return Test(value, negated=written.negated)
         if found.field is None:
             last = written.path.steps[-1].token
-            message = f"'{last.text}' is a vertex: it is there or not, and compares with nothing"
+            message = f"'{last.text}' is a vertex: test whether it is present; it cannot be compared"
             self._note(message, last, text, "name a field behind it")
             return None
         against = written.against
@@ -142,7 +142,7 @@ class Scopes:
             self._note("the coin is for types: 'chance' decides by chance", step.token, text)
             return None
         if scope.early and any(d.name == name for k in self.kinds.values() for d in k.decisions):
-            message = f"'{name}' is a decision: what is allowed is asked before any is made"
+            message = f"'{name}' is a decision: `allow` is evaluated before decisions are made"
             self._note(message, step.token, text, "name links and fields")
             return None
         picked = any(k.best and k.best.name == name and k.kinds & kinds for k in self.kinds.values())
