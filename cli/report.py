@@ -140,9 +140,7 @@ def _print_costs(report: dict[str, Any], put: partial[None]) -> None:
         decided = report.get("program") or report.get("growth")
         if decided and decided["decisions"]:
             close = decided["close"]
-            otherwise = (
-                f"{close} of them differ within the tolerance" if close else "all the same"
-            )
+            otherwise = f"{close} of them differ within the tolerance" if close else "all the same"
             put(f"          {counted(decided['decisions'], 'decision')} repeated: {otherwise}")
 
 

@@ -387,7 +387,9 @@ def test_the_bound_of_rounds_lies_between_the_graphs_and_what_was_run(abw: Abw, 
 
 def test_what_rounds_took_stands_apart_from_schedules_of_the_graph_in_the_end(abw: Abw) -> None:
     said = abw(*GREEDY, "--policy", "agenda").out
-    rows = [line.split() for line in said.splitlines() if "round by round" in line or "finished graph" in line]
+    rows = [
+        line.split() for line in said.splitlines() if "round by round" in line or "finished graph" in line
+    ]
     assert [row[0] for row in rows] == ["lower", "agenda,", "lower", "depth,"]
     ratios = [float(row[-2]) for row in rows if row[-1] == "x"]
     assert len(ratios) == 2 and min(ratios) >= 1
