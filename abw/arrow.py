@@ -80,7 +80,7 @@ class Predictor:
         return Outputs({o.name: Ragged(cast(Floats, c.values), none, c.vertex, o.words) for o, c in made})
 
     def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same of record batches one after the other, as Spark's `mapInArrow` has them."""
+        """Run the model on record batches one after the other, for Spark's `mapInArrow`."""
         for batch in batches:
             yield from self(pa.Table.from_batches([batch])).to_batches()
 

@@ -177,7 +177,7 @@ class Changes:
         return dims
 
     def overrides(self, **more: Any) -> Overrides:  # noqa: ANN401 (fields)
-        """The same as core takes it. Errors: a usage error for a wrong `--set`, or data from a pipe."""
+        """Convert to core's overrides. Errors: a usage error for a wrong `--set`, or data from a pipe."""
         from abw.core.spec.load import Overrides
 
         if str(more.get("data", self.data)) == "-":

@@ -144,5 +144,5 @@ def _moved(moved: dict[str, int]) -> str:
 
 
 def _kib(moved: dict[str, int]) -> str:
-    """As in the paper's Table 2: kernels / KiB."""
+    """Format copies as the paper's Table 2 does: kernels / KiB."""
     return f"{moved['kernels']} / {moved['bytes'] / 1024:.4g}"

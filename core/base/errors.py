@@ -165,7 +165,7 @@ def number_of(count: int, noun: str) -> str:
 
 
 def missing_file(path: Path) -> str:
-    """A hint where a file is not there: a similar name beside it, else the files of its kind, or no folder.
+    """Hint at a name similar to a missing file's, else at files of its kind, or at a missing folder.
 
     Of a folder with very many files only the first thousand names are compared.
     """

@@ -63,7 +63,7 @@ def writing(path: Path | str) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path, *, wait: bool = True) -> Iterator[IO[bytes]]:
-    """A file that takes a path's place when the block ends well; until then it is `.draft-NAME` beside it.
+    """Write `.draft-NAME`, which replaces `path` when the block ends without error.
 
     Of several processes that write to a path each waits for the others, or without `wait` is refused. What a
     killed one left is written over. Links are followed; what is no file, as a pipe or a device, is written to

@@ -63,7 +63,7 @@ def placed(name: str, *passing: str) -> Iterator[None]:
 
 
 def near(file: str) -> str:
-    """A file's name from the folder at hand, where it is in there."""
+    """Shorten a file's name relative to the current folder, if it is below it."""
     path = Path(file)
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 

@@ -24,7 +24,7 @@ class Progress(Protocol):
 
 
 class Quiet:
-    """Tells nobody."""
+    """Progress that is not shown."""
 
     def phase(self, name: str, total: int | None = None) -> None:
         """Begin a phase."""

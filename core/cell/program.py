@@ -46,7 +46,7 @@ class CellBatch:
 
 @dataclass(frozen=True, slots=True)
 class CellProgram:
-    """What an executor needs to run a cell on n lanes.
+    """The data an executor needs to run a cell on n lanes.
 
     V values are numbered as in `normal.cell`. `position` (V,) is the layout; `place` (V,) follows from it.
     For n lanes the scratch memory is `n * width` floats; the block of a value in it begins at float

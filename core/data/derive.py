@@ -1,4 +1,4 @@
-"""What every format has beside its own links and fields, computed where it is asked for."""
+"""Links and fields that every format has, computed when they are needed."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ class Feed:
         return self._rest
 
     def _lines(self, ends: int, waits: bool) -> Source:
-        """The whole lines at hand."""
+        """The whole lines that have been read."""
         return self._source(self._rest[: self._rest.rfind(b"\n") + 1], ends, waits, self._owes)
 
     def _source(self, data: bytes, ends: int | None, waits: bool, owes: bool) -> Source:

@@ -50,7 +50,7 @@ class Head:
 def looked_at(pipe: Path) -> Iterator[Head]:
     """A pipe, opened when something of it is asked for.
 
-    Mistakes that the block finds in its head are told as those of the pipe.
+    Mistakes found in its head are reported as mistakes in the pipe.
     """
     with ExitStack() as stack:
         head = Head(pipe, stack)

@@ -91,18 +91,17 @@ class Instances:
         *,
         names: Sequence[str | int] | None = None,
     ) -> Instances:
-        """Instances of format json from columns: what a data frame a kind of vertices would hold.
+        """Make instances of format json from columns, such as a data frame for each kind of vertices.
 
-        `vertices[kind]` are arrays of the kind's n vertices, by the fields' names: strings or whole numbers
-        from 0 (n,), floats (n,) or vectors (n, size); and `instance` (n,), the instance that each belongs to,
-        ascending (all to one where it is left out). `links[name]` is (from kind, to kind, index), or several
-        of these; `index` (2, E) numbers the vertices of the kinds, whatever their instance. A link from the
-        instances themselves has the kind 'instance', and their numbers. Of data with one kind, `index` alone
-        will do. `names` (N,) are the instances' ids; without them there are as many
-        instances as `instance` says.
+        `vertices[kind]` has arrays of the kind's n vertices by field: strings or integers from 0 (n,), floats
+        (n,) or vectors (n, size); and `instance` (n,), the instance of each, ascending (without it all belong
+        to one). `links[name]` is (from kind, to kind, index), or several of these; `index` (2, E) numbers the
+        vertices of each kind across instances. A link from the instances themselves has the kind 'instance'
+        and their numbers. If the data have one kind, `index` alone is enough. `names` (N,) are the instances'
+        ids; without them `instance` sets the number of instances.
 
-        In an instance the vertices are in the order of the kinds. Nothing is copied but columns as a whole.
-        Errors: AbwError with field, vertex and instance. Cost: some 10 ns a value; strings are sorted.
+        In an instance vertices are ordered by kind. Only whole columns are copied. Errors: AbwError with
+        field, vertex and instance. Cost: some 10 ns a value; strings are sorted.
         """
         return _from_arrays(vertices, links or {}, names)
 

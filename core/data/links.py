@@ -110,7 +110,7 @@ def following(vertices: Ints, group: NDArray[np.integer], count: int) -> tuple[I
 
 
 def adjacent(group: NDArray[np.integer]) -> tuple[Ints, Ints]:
-    """The (previous, next) of each vertex: those that stand beside it, if their `group` (V,) is its own."""
+    """The (previous, next) neighbours of each vertex, if they are of the same `group` (V,)."""
     there = np.zeros(len(group) + 1, np.bool_)  # whether a vertex is of the group of the one before
     np.equal(group[1:], group[:-1], out=there[1:-1])
     here = np.arange(len(group), dtype=np.int32)

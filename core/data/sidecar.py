@@ -1,4 +1,4 @@
-"""Fields of vertices as arrays in a file beside JSON lines: `graphs.jsonl` and `graphs.npz`."""
+"""Fields of vertices as arrays in a second file: `graphs.jsonl` and `graphs.npz`."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Sidecar:
 
 
 def open_sidecar(data: Path, suffix: str) -> Sidecar:
-    """The arrays of the file beside a data file. Errors: AbwError. Memory: all of them, as float32."""
+    """Read the arrays of a data file's second file. Errors: AbwError. Memory: all of them, as float32."""
     path = data.with_suffix(suffix)
     rows: dict[str, dict[str, NDArray[Any]]] = {}
     for name, stored in read_tensors(path).tensors.items():

@@ -137,7 +137,7 @@ def words_in(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def read_tensors(path: Path) -> TensorFile:
-    """All tensors of a file; its format is told by how its name ends (`FORMATS`).
+    """Read all tensors of a file; its extension sets the format (`FORMATS`).
 
     Errors: AbwError where the file is missing, damaged or of another format, where it holds anything but
     tensors, or where the package that reads it is not installed. Cost: memory and time of the file, not of
@@ -231,7 +231,7 @@ _measured: list[int] = []
 
 
 def reader_bytes(path: Path | None) -> int:
-    """What a process takes that reads a file of tensors, beside these: PyTorch, for its own files.
+    """Bytes that reading a file of tensors takes besides these: PyTorch itself, for its files.
 
     As measured where this process has imported it to read one; else as it is known of one version.
     """

@@ -1,4 +1,4 @@
-"""The vertices of a mini-batch that grows: the given ones, and those that come to be behind them."""
+"""The vertices of a mini-batch that grows: the given ones, followed by those created later."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class ReferenceExecutor(Executor):
     def _walk(
         self, graph: Graph, before: Sequence[Array], order: Sequence[int], outputs: list[list[Array]]
     ) -> Result:
-        """Compute some nodes' outputs in order, beside those that are there."""
+        """Compute some nodes' outputs in order and add them to the existing ones."""
         network = self._network
         own = len(graph) * network.width
         ptr = graph.operand_ptr.tolist()

@@ -35,7 +35,7 @@ class Draft:
     """Expressions by number. `labels`: the variables that some are written to."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Begin an empty cell."""
         self.made: list[Leaf | Step] = []
         self.labels: dict[int, str] = {}
         self._shapes: list[Shape] = []

@@ -1,4 +1,4 @@
-"""The derivative of every operation, beside the table of operations (`abw.core.ir.operations`).
+"""The derivative of every operation in the table of operations (`abw.core.ir.operations`).
 
 A rule gives what an argument's gradient gets from that of the result, written in operations again; so a
 backward pass is made of cells. Where two arguments of a maximum are equal they share, as in PyTorch.

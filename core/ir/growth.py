@@ -1,4 +1,4 @@
-"""Growth: vertices that come to be while a model runs, by decisions on values just computed."""
+"""Growth: vertices created while a model runs, by decisions on values just computed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Place:
 
     @property
     def fresh(self) -> bool:
-        """Whether it begins at a vertex that comes to be by an earlier clause."""
+        """Whether it begins at a vertex created by an earlier clause."""
         return self.added is not None and self.added != MEMBER
 
 
@@ -93,7 +93,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A vertex of kind `adds` comes to be where `when` holds and, unless it is empty, `unless` does not.
+    """Adds a vertex of kind `adds` where `when` holds and `unless`, if not empty, does not.
 
     Not where a clause whose vertex it names (`needs`) added none. `links` and `fields` are what the new
     vertex has. Where its kind picks the `best`, it is done for each pick, whose number the decision is then;
@@ -120,7 +120,7 @@ class GrownLink:
 
 @dataclass(frozen=True, slots=True)
 class GrowingKind:
-    """A kind whose vertices come to be, at most `most` in an instance; or `given` kinds that decide.
+    """A kind whose vertices are created, at most `most` in an instance; or `given` kinds that decide.
 
     `kinds` are its vertices' (itself, or the members of a group of the data). `fields`: by name the number
     of the table whose rows it holds, None for any number. `start`: what an instance begins with, told from

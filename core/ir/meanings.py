@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Arrays:
-    """An array library, NumPy or PyTorch, with the table's operations beside its own functions."""
+    """An array library, NumPy or PyTorch, extended by the table's operations."""
 
     def __init__(self, library: ModuleType) -> None:
         """Its functions take and give arrays."""

@@ -1,4 +1,4 @@
-"""In which order a round computes types, told from which clauses the vertices of a round may come."""
+"""Finds the order in which a round computes types, from the clauses that may create its vertices."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def origins_of(growth: Growth) -> tuple[Origin, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """Types that wait for each other in a circle, at vertices that come to be together."""
+    """Types that wait for each other in a circle, at vertices created together."""
 
     types: tuple[int, ...]
 

@@ -13,11 +13,11 @@ from abw.core.program.running.task import RUNNING
 
 
 def each(function: Program, items: Iterable[Any]) -> list[Any]:
-    """Run a function for each item, all concurrently as instances are; gives what it returns for each.
+    """Run a function on each item, all concurrently, as instances are; returns the results in order.
 
-    They belong to the instance of the program that asks, which waits for all. In a generator function:
-    `results = yield abw.each(function, items)`. What one raises is raised here, when all have ended. Errors:
-    AbwError outside of a program.
+    The program that calls it waits for all of them. In a generator function write `results = yield
+    abw.each(function, items)`. An exception in one of them is raised here when all have ended.
+    Errors: AbwError outside of a program.
     """
     runner = RUNNING.runner
     if runner is None:
@@ -28,11 +28,12 @@ def each(function: Program, items: Iterable[Any]) -> list[Any]:
 
 
 def best(k: int, values: Sequence[Value], plus: Sequence[float] | None = None) -> list[Picked]:
-    """Find the k best elements of several values of scores: (which value, which element, score), best first.
+    """Find the k best elements of several values: (value's index, element's index, score), best first.
 
-    A score is the log of the softmax of its value there, and `plus`, one number for each value: beam search
-    gives what the sentences so far have. Of equals the first; k, or all where there are fewer. Errors:
-    AbwError for values of several shapes, or none.
+    An element's score is its log softmax in its value, added to that value's number in `plus`: in beam search
+    the score of the sentence so far. Of equals the first wins. Returns all elements if there are fewer than
+    k.
+    Errors: AbwError for values of several shapes, or none.
     """
     try:
         ask = values[0]._best

@@ -86,13 +86,13 @@ def cells(
     seed: int | None = None,
     allow_outside: bool = False,
 ) -> Net:
-    """The cells, tables and parameters of a library's file, to be called by programs.
+    """Load the cells, tables and parameters of a library's file, to be called by programs.
 
-    `weights`: a file of trained ones (else those that the file names, else random ones from `seed`, None: 0);
-    `policy`: by what each piece of a mini-batch is scheduled, a name or an object with `schedule(dag)`;
-    `executor`: a name, with the weights of products in `precision`, or one that was made with options of its
-    own. Errors: SpecError with all that is wrong in the file, AbwError. Cost: the kernels' compilation, 0.1
-    to 0.3 s; nothing where they are on disk.
+    `weights`: a file of trained ones; by default those that the file names, else random ones from `seed` (0).
+    `policy`: schedules each piece of a mini-batch; a name or an object with `schedule(dag)`.
+    `executor`: a name, or an executor made with its own options; `precision` is that of products' weights.
+    Errors: SpecError with everything wrong in the file, AbwError. Cost: compiling kernels takes 0.1 to 0.3 s,
+    unless they are on disk.
     """
     if threads is not None and threads < 1:
         raise AbwError(f"threads cannot be {threads}", hint="1 or more; None: one a core")
@@ -117,9 +117,9 @@ _NUMBERS = count()
 
 
 class Net:
-    """A library ready to be called: `net.NAME(values)` for its cells, `net.NAME[row]` for tables.
+    """A library ready to be called: `net.NAME(values)` calls a cell, `net.NAME[row]` reads a table.
 
-    Made by `abw.cells`. Its memory is one run's: of several threads only one may use it at a time.
+    Made by `abw.cells`. It has memory for one run: only one thread may use it at a time.
     """
 
     def __init__(self, library: Library, executor: Executor, policy: Policy, how: How) -> None:
@@ -185,13 +185,13 @@ class Net:
         return cast(Value, value)
 
     def cell(self, function: Function) -> Function:
-        """Make a Python function a cell (`@net.cell`): it is called once, with symbols, and what it does with
-        them are the cell's operations.
+        """Make a Python function a cell (`@net.cell`): it is called once, with symbols, and its operations
+        are the cell's.
 
-        Defaults are sizes, as in YAML: those of what can be given by position are of inputs, those behind `*`
-        of parameters, which are the cell's own. Outputs are what is returned: a value, several, or a dict by
-        name. Cells of the net called inside become part of it, with their parameters. Errors: SpecError with
-        all that is wrong, at the lines of the function; AbwError for a name that is taken, and while it runs.
+        Defaults are sizes, as in YAML: of inputs before `*`, of the cell's own parameters after it. It
+        returns its outputs: a value, several, or a dict by name. Cells of the net that it calls become part
+        of it, with their own parameters. Errors: SpecError with everything wrong, at the lines of the
+        function; AbwError if the name is taken, or during a run.
         """
         name = function.__name__
         if self._session.runner is not None:
@@ -215,14 +215,15 @@ class Net:
         eager: bool = False,
         errors: Errors = "raise",
     ) -> list[Any]:
-        """What the function returns for each instance, in their order, with arrays for values.
+        """Run the function on each instance; returns the results in order, with arrays in place of values.
 
-        `batch` instances run together; each runs until it asks a value for its numbers, and goes on when all
-        others have come so far. Where one raises, the others of its mini-batch run to their ends; then that
-        is raised with a note which instance it was, or with `errors="return"` stands in the result's place.
-        `granularity`: a node is an operation ("op") or a cell; "graph": that, and instances of equal
-        structure share a schedule. Another one than before is prepared anew.
-        `eager`: every cell is computed where it is called, one instance after the other, in double precision.
+        `batch` instances run together. Each runs until it asks for a value's numbers, and continues when all
+        the others have come to such a point. If one raises, the others of its mini-batch finish; then the
+        exception is raised with a note that names the instance, or with `errors="return"` returned in place
+        of its result.
+        `granularity`: a node is an operation ("op") or a cell; with "graph" instances of equal structure also
+        share a schedule. Changing it prepares the executor anew.
+        `eager`: compute every cell when it is called, one instance after the other, in double precision.
         """
         return list(
             self.stream(function, instances, batch=batch, granularity=granularity, eager=eager, errors=errors)
@@ -260,7 +261,7 @@ class Net:
             first += len(chunk)
 
     def batching(self, *, granularity: ProgramGranularity = DEFAULT_GRANULARITY) -> Batching:
-        """A scope in which programs are begun and cells called one by one, to run as one mini-batch."""
+        """Open a scope in which programs and cells that are called run as one mini-batch."""
         _one_of("granularity", granularity, ProgramGranularity)
         return Batching(self._session, granularity)
 
@@ -273,11 +274,12 @@ class Net:
         granularity: ProgramGranularity = DEFAULT_GRANULARITY,
         tolerance: float | None = None,
     ) -> Verified:
-        """Run instances together, alone, and in double precision; say what differs.
+        """Run instances together, alone, and in double precision, and report the differences.
 
-        Alone all decisions and results must be the same, to the bit where the executor gives that. In double
-        precision each program is given the decisions of the mini-batch: each must be right within `tolerance`
-        of its scores' root mean square, and so must all values be: 1e-4, unless weights are less precise.
+        Alone, all decisions and results must be equal, to the bit if the executor guarantees that. In double
+        precision each program is given the decisions of the mini-batch. Each must be right within `tolerance`
+        of its scores' root mean square, and all values must agree within it: 1e-4, unless weights are less
+        precise.
         """
         _check_batch(batch)
         require_program(function)
@@ -287,8 +289,10 @@ class Net:
         return verify(self._session, function, items, range(len(items)), granularity, batch, limit)
 
     def trace(self, function: Program, instance: object) -> Graph:
-        """The graph of all that a program records for an instance: a node for each call, in notebooks a
-        picture. Raises what the program raises.
+        """Return the graph that a program records for an instance: a node for each call, drawn by
+        notebooks.
+
+        Raises what the program raises.
         """
         ran = self._session.run(function, [instance], [0])
         if isinstance(ran.ends[0], Failed):
@@ -296,7 +300,7 @@ class Net:
         return ran.graph
 
     def zeros(self, *sizes: int | str) -> Value:
-        """Zeros of a shape, by dims' names or numbers. Errors: AbwError where no cell has such a value."""
+        """Zeros of a shape, by dims' names or numbers. Errors: AbwError if no cell has such a value."""
         shape = tuple(self._size(size) for size in sizes)
         if shape not in self._zeros:
             shapes = ", ".join(str(list(s)) for s in self._shapes)
@@ -304,10 +308,10 @@ class Net:
         return self._zeros[shape]
 
     def input(self, numbers: object) -> Value:
-        """Numbers that an instance brings along, as a value: an array, numbers in lists, or one number.
+        """Make numbers of the instance a value: an array, numbers in lists, or one number.
 
-        Cells take numbers as they are, too; what several calls read is made a value once. Errors: TypeError,
-        AbwError where no cell has an input of that shape, or a number is not finite.
+        Cells also take numbers directly; use this once for numbers that several calls read. Errors:
+        TypeError; AbwError if no cell has an input of that shape, or a number is not finite.
         """
         return self._brought(numbers, "net.input", self._taken)
 
@@ -320,7 +324,7 @@ class Net:
 
     @property
     def params(self) -> Mapping[str, NDArray[np.float32]]:
-        """The parameters and tables by their names; they cannot be written."""
+        """The parameters and tables by their names, read-only."""
         params = self._session.engine().params
         names = [*(p.name for p in self.library.params), *(t.name for t in self.library.tables)]
         found = {}

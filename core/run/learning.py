@@ -105,7 +105,7 @@ class Asked:
 
     @property
     def kind(self) -> str:
-        """How its file is told from others for the same model."""
+        """What distinguishes its file from others for the same model."""
         return f"{CHOSEN}-batch{self.batch}" if self.name == CHOSEN else self.encoding
 
     @property

@@ -119,7 +119,7 @@ class Workload:
         return self._fused(self.distinct(first, last, part))
 
     def distinct(self, first: int, last: int, part: Ints | None = None) -> Graph:
-        """The same with a node for every reduction. Errors: SpecError."""
+        """The workload with a node for every reduction. Errors: SpecError."""
         graph, equal = self.unfused(first, last), self.networks.equal
         return equal(graph, part=part) if equal else graph
 

@@ -59,7 +59,7 @@ def find_file(name: str) -> Path:
 def opened(target: str, overrides: NetOverrides) -> Iterator[Program]:
     """Run the file that a target names, and give its function with its net.
 
-    Modules beside the file can be imported, as by `python program.py`, to the end of the block. Errors:
+    Modules in the file's folder can be imported, as by `python program.py`, to the end of the block. Errors:
     AbwError where there is no such file or function, with the traceback of what the file raises, for a
     function that takes not one instance, and where not one net is its own.
     """

@@ -147,7 +147,7 @@ def tensors_said(tensors: Mapping[str, NDArray[Any]], asked: Mapping[str, Any]) 
 
 
 def refused(number: int, wrong: Mapping[str, Any], status: int = 422) -> Reply:
-    """Write the reply to a request with a wrong instance (`told`)."""
+    """Write the reply to a request with a wrong instance, reported in `told`."""
     column = f", column {wrong['column']}" if wrong["column"] else ""
     hint = f" ({wrong['hint']})" if wrong["hint"] else ""
     said = {"error": f"instance {number}{column}: {wrong['message']}{hint}"}

@@ -64,7 +64,7 @@ class Dispatcher:
 
     @property
     def busy(self) -> bool:
-        """Whether somebody waits for an answer."""
+        """Whether a request waits for an answer."""
         return bool(self._running) or len(self.queue) > 0
 
     async def run(self) -> None:

@@ -139,7 +139,7 @@ def begin_folder(parent: Path, name: str) -> Path:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Keep a folder for this process alone to the block's end. Errors: AbwError where another has it."""
+    """Lock a folder for this process until the block ends. Errors: AbwError where another has it."""
     with opened(folder) as file:
         if not lock(file, wait=False):
             raise AbwError(f"{folder} is being written by another process", hint="wait for it, or stop it")

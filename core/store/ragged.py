@@ -18,12 +18,13 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Ragged(Sequence[Floats]):
-    """An output of n instances: `values` (m, *shape), instance i has `values[offsets[i]:offsets[i + 1]]`.
+    """An output of n instances: instance i has `values[offsets[i]:offsets[i + 1]]` of `values` (m, *shape).
 
-    As a sequence it has an array for each instance. Within an instance the values are in the order of its
-    vertices in the data; `vertex` (m,) are their numbers there, -1 for the instance's own. Of labels (m,), or
-    the `top` ones (m, top), `names` says what they are called, where the spec does, and `probability` is
-    theirs. `fields` are those of the vertices that the spec asks for, each a list of m, None for none.
+    As a sequence it has an array for each instance. An instance's values are in the order of its vertices in
+    the data; `vertex` (m,) are their numbers there, -1 for the instance's own. For outputs of labels (m,), or
+    the `top` ones (m, top), `names` are the labels' names if the spec has them, and `probability` their
+    probabilities. `fields` are the fields of vertices that the spec asks for, each a list of m, None if
+    absent.
     """
 
     values: Floats
@@ -49,9 +50,9 @@ class Ragged(Sequence[Floats]):
 
 
 class Outputs(Mapping[str, Ragged]):
-    """What a model gave for some instances, by the names of its spec's `outputs`.
+    """A model's outputs for some instances, by the names in its spec's `outputs`.
 
-    `errors` are by number what is wrong with instances that have no values, where they were asked for.
+    `errors`, if asked for, are by number the errors of instances that have no values.
     """
 
     def __init__(self, columns: Mapping[str, Ragged], errors: Mapping[int, AbwError] | None = None) -> None:

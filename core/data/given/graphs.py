@@ -29,12 +29,12 @@ def from_networkx(
     edges: str | None = None,
     ignore: Collection[str] = (),
 ) -> Instances:
-    """Instances of format json from networkx graphs, one or several.
+    """Make instances of format json from one or several networkx graphs.
 
-    A node's attribute `kind` names its kind (else it is of kind 'node'), the others are its fields. Edges are
-    the link `link`, those of an undirected graph in both directions. With `edges` each is a vertex of that
-    kind instead, with links 'from' and 'to' and its attributes as fields. `ignore`: attributes to leave out.
-    A graph's name (`graph.graph['name']`) is its id. Errors: AbwError. Cost: some microseconds a node.
+    A node's attribute `kind` names its kind (default 'node'); its other attributes are fields. Edges are the
+    link `link`, in both directions if the graph is undirected. With `edges` each edge is instead a vertex of
+    that kind, with links 'from' and 'to' and its attributes as fields. `ignore`: attributes to leave out. A
+    graph's name (`graph.graph['name']`) is its id. Errors: AbwError. Cost: some microseconds a node.
     """
     given = _several(graphs, "nodes", "a graph of networkx")
     rows: dict[str, dict[str, list[Any]]] = {}
@@ -82,13 +82,13 @@ def from_pyg(
     edges: str | None = None,
     ignore: Collection[str] = (),
 ) -> Instances:
-    """Instances of format json from PyTorch Geometric's data: one Data or HeteroData, a Batch, or several.
+    """Make instances of format json from PyTorch Geometric: a Data, HeteroData or Batch, or several.
 
-    What has a row a node (`x`, `pos`, …) are fields of its kind: the node type, or `kind` where there are
-    none. Edges are a link: called as the edge type's relation, or `link`. With `edges` each edge is a vertex
-    of that kind instead (behind it the relation where there are edge types), with links 'from' and 'to' and
-    what has a row an edge as fields. `ignore`: names to leave out. Whole numbers are fields of whole numbers
-    if they are (n,), floats if (n, size). Errors: AbwError. Cost: that of the arrays.
+    Arrays with a row for each node (`x`, `pos`, …) are fields of its kind: the node type, or `kind` if there
+    are no types. Edges are a link named after the edge type's relation, or `link`. With `edges` each edge is
+    instead a vertex of that kind (followed by the relation if there are edge types), with links 'from' and
+    'to', and arrays with a row for each edge as fields. `ignore`: names to leave out. Integers (n,) are
+    fields of integers; other shapes (n, size) are floats. Errors: AbwError. Cost: linear in the arrays.
     """
     several = _several(data, "keys", "data of PyTorch Geometric")
     nodes: dict[str, dict[str, list[Array]]] = {}

@@ -37,7 +37,7 @@ class Lines(NamedTuple):
 
 
 def read_lines(feed: Feed, skip: int, stop: int) -> Lines:
-    """Up to `stop` lines of what is left of a feed, the first `skip` of which nobody wants.
+    """Read up to `stop` lines of the rest of a feed, and leave out the first `skip`.
 
     They are not taken from it. Errors: DataError where they are not UTF-8, or hold control characters alone.
     """

@@ -76,7 +76,7 @@ def schema_of_json(path: Path, beside: str = "", *, skip_bad: bool = False) -> S
 
 
 def _checked(path: Path, suffix: str, found: _Found) -> Sidecar:
-    """The arrays beside a file, which has been seen to its end."""
+    """Check the arrays of a file that has been read to its end."""
     arrays = open_sidecar(path, suffix)
     arrays.refuse_others(found.vertices)
     return arrays
@@ -106,7 +106,7 @@ def read_json(feed: Feed, skip: int, limit: int, schema: Schema | None, beside: 
 
 
 def _beside(feed: Feed, suffix: str) -> Sidecar:
-    """The arrays beside a feed's file. Errors: AbwError."""
+    """Open the file of arrays that belongs to a feed's file. Errors: AbwError."""
     if feed.size is None:
         hint = "put the fields on the lines, or name a file"
         raise AbwError("a pipe has no file of arrays", hint=hint)

@@ -104,7 +104,7 @@ class PackedWeights:
         return weights_of(gate, part, static)
 
     def write(self, memory: Floats, static: Statics) -> None:
-        """Pack the weights of these static values; beside `memory` it takes one gate's at most.
+        """Pack the weights of these static values into `memory`; uses temporary memory of one gate at most.
 
         Elements beyond an operand's own are not written: they have to be zeros.
         """

@@ -141,7 +141,7 @@ def find(table: Table, state: Ints, length: int) -> int:
 
 @njit
 def add(table: Table, state: Ints, length: int, slot: int) -> int:
-    """The number of a new state, put into the slot that `find` told. The table must have room."""
+    """Add a state in the slot that `find` returned, and return its number. The table must have room."""
     s = int(table.size[0])
     table.size[0] += 1
     table.slots[slot] = s

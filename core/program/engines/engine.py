@@ -275,7 +275,7 @@ class Engine:
 
 
 def with_given(made: Plan, given: tuple[Floats, ...]) -> Plan:
-    """The same plan for other rows of fields, as many as it was made for."""
+    """The plan with other rows of fields, as many as it was made for."""
     held = {id(old): new for old, new in zip(made.graph.given, given, strict=True)}
     rows = tuple((arena, row, held[id(old)]) for arena, row, old in made.given)
     return replace(made, graph=replace(made.graph, given=given), given=rows)

@@ -37,10 +37,10 @@ class Owner(Protocol):
 
 
 class Value:
-    """A value that a cell computes, a table's row, a parameter or zeros; made by calling those.
+    """A value: what a cell computes, a table's row, a parameter, or zeros.
 
-    Its numbers are known once it is asked for one of the things below: the program waits then, while the
-    programs of all other instances go on. In a generator function each is written `yield value.argmax()`.
+    The methods below ask for its numbers: the program waits, while the programs of all other instances
+    continue. In a generator function write `yield value.argmax()`.
     """
 
     __slots__ = ()
@@ -51,9 +51,9 @@ class Value:
     _size: ClassVar[int]
 
     def argmax(self, allowed: Sequence[bool] | None = None) -> int:
-        """The number of the largest element, the first of equals; of those only that are `allowed`.
+        """Return the index of the largest element, the first of equals, among those that are `allowed`.
 
-        Errors: AbwError where nothing is allowed, or an element is not a number.
+        Errors: AbwError if nothing is allowed, or an element is not a number.
         """
         mask = None if allowed is None else _mask(allowed, self._size)
         ask = Ask()  # as `question` does it: this is what programs do most
@@ -62,17 +62,17 @@ class Value:
         return found
 
     def sample(self, allowed: Sequence[bool] | None = None) -> int:
-        """An element's number, drawn by the softmax of all, or of those `allowed`.
+        """Return an index drawn by the softmax of all elements, or of those `allowed`.
 
-        Chance goes by the seed, the instance's number and how many draws its program made before: it is the
-        same alone, in whatever mini-batch, and with `eager=True`. Errors: as of `argmax`.
+        The draw depends on the seed, the instance's number and the number of its earlier draws, not on the
+        mini-batch or `eager=True`. Errors: AbwError if nothing is allowed, or an element is not a number.
         """
         mask = None if allowed is None else _mask(allowed, self._size)
         found: int = (self._net() or _gone()).ask(question("sample", (self.ref,), mask))
         return found
 
     def above(self, limit: float) -> bool:
-        """Whether the value's one number is larger. Errors: AbwError for a value of several numbers."""
+        """Return whether its one number is larger. Errors: AbwError for a value of several numbers."""
         if self._size != 1:
             raise AbwError(f"above asks a single number, this is {self}", hint="argmax picks one of several")
         found: bool = (self._net() or _gone()).ask(question("above", (self.ref,), float(limit)))
@@ -95,7 +95,7 @@ class Value:
         return found
 
     def value(self) -> Array:
-        """Its numbers, as an array."""
+        """Return its numbers as an array."""
         found: Array = (self._net() or _gone()).ask(question("value", (self.ref,), None))
         return found
 

@@ -193,7 +193,7 @@ UNRETURNED: dict[str, tuple[Any, str]] = {
     "a map": (lambda net: map(net.words.get, range(3)), "a map is returned"),
     "a coroutine": (lambda net: waits(3), "asynchronous"),
     "an object": (lambda net: [Holder(net.start)], "a Holder is returned, whose 'value' is a value"),
-    "a circle": (endless, "holds itself"),
+    "a circle": (endless, "contains itself"),
 }
 
 
@@ -385,7 +385,7 @@ MISTAKES = {
     "none best": (lambda net: abw.best(0, [net.score(net.start, net.start)]), "cannot pick 0"),
     "half a best": (lambda net: abw.best(1.5, [net.score(net.start, net.start)]), "cannot pick 1.5"),
     "best of one": (lambda net: abw.best(1, net.score(net.start, net.start)), "picks among several values"),
-    "odd plus": (lambda net: abw.best(1, [net.score(net.start, net.start)], [np.nan]), "not a number"),
+    "odd plus": (lambda net: abw.best(1, [net.score(net.start, net.start)], [np.nan]), "NaN or infinity"),
     "plus": (lambda net: abw.best(1, [net.score(net.start, net.start)], []), "plus has 0 numbers"),
     "a run inside": (lambda net: net.run(len, [[]]), "the net runs already"),
 }  # fmt: skip

@@ -30,7 +30,7 @@ class Module:
     """Functions for one target, and what they declare."""
 
     def __init__(self, target: Target) -> None:
-        """Nothing yet."""
+        """Begin an empty module."""
         self.target = target
         self._functions: list[str] = []
         self._declared: dict[str, None] = {}

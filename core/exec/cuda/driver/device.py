@@ -189,7 +189,7 @@ class Device:
         return not self._lost
 
     def free_bytes(self) -> int:
-        """Device memory that nobody has taken."""
+        """The free device memory in bytes."""
         return self._memory()[0]
 
     def _memory(self) -> tuple[int, int]:
