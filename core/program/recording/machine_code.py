@@ -165,7 +165,7 @@ _Spec = _structure(
     size=ctypes.c_int,
     item=ctypes.c_int,
     flags=ctypes.c_uint,
-    slots=ctypes.c_void_p,
+    slots=ctypes.POINTER(_Slot),
 )
 _Method = _structure(name=ctypes.c_char_p, code=ctypes.c_void_p, flags=ctypes.c_int, doc=ctypes.c_char_p)
 _DEALLOC, _TRAVERSE, _MEMBERS, _LONGLONG = 52, 71, 72, 17
@@ -178,7 +178,7 @@ def _type(name: bytes, base: type, flags: int, functions: Mapping[int, str]) -> 
     slots = [_Slot(slot, machine_code().address(function)) for slot, function in functions.items()]
     slots += [_Slot(_MEMBERS, ctypes.addressof(_MEMBER)), _Slot()]
     held = (_Slot * len(slots))(*slots)
-    spec = _Spec(name, OBJECT + 8, 0, flags, ctypes.addressof(held))
+    spec = _Spec(name, OBJECT + 8, 0, flags, ctypes.cast(held, ctypes.POINTER(_Slot)))  # which keeps `held`
     make = ctypes.pythonapi.PyType_FromSpecWithBases
     make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object)
     made: type = make(ctypes.addressof(spec), (base,))
