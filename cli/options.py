@@ -40,7 +40,7 @@ def found(spec: Path | None) -> Path | None:
         return None
     if is_program(spec):
         hint = "abw run, serve, viz and explain take program.py:function (docs/programs.md)"
-        raise AbwError(f"{spec} is a program, and this is for specs", hint=hint, exit_code=2)
+        raise AbwError(f"{spec} is a program, and this command takes only specs", hint=hint, exit_code=2)
     return find_spec(spec)
 
 

@@ -21,7 +21,7 @@ def refuse_options(*groups: Any) -> None:  # noqa: ANN401 (groups of options)
     """Refuse what was chosen and does not go with a program. Errors: a usage error with the reason."""
     for name, info in chosen(*groups):
         if reason := vars(info).get("program"):
-            raise typer.BadParameter(f"not with a program: {reason}", param_hint=name)
+            raise typer.BadParameter(f"not available for a program: {reason}", param_hint=name)
 
 
 def refuse_format(format: str | None) -> None:
@@ -41,7 +41,7 @@ def policy_of(name: str | None) -> str | None:
     """The policy of a program. Errors: a usage error for one that is learned."""
     if name in _LEARNED or (name and name.endswith(".json")):
         reason = "it is learned from graphs before anything runs, and a program has none then"
-        said = f"not with a program: {reason}; critical is the usual"
+        said = f"not available for a program: {reason}; the default is critical"
         raise typer.BadParameter(said, param_hint="--policy")
     return name
 
@@ -50,7 +50,9 @@ def batch_of(batch: str | None, *, program: bool) -> int | None:
     """The number of --batch; None if it is `auto` or missing. Errors: a usage error."""
     if batch == "auto" and program:
         reason = "rates are predicted for graphs, and a program has none before it runs"
-        raise typer.BadParameter(f"auto not with a program: {reason}; say a number", param_hint="--batch")
+        raise typer.BadParameter(
+            f"auto is not available for a program: {reason}; give a number", param_hint="--batch"
+        )
     if batch in (None, "auto"):
         return None
     if not batch.isdecimal() or int(batch) < 1:

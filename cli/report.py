@@ -164,7 +164,7 @@ def _growing(report: dict[str, Any]) -> Iterator[str]:
         yield f"nothing grew: {rounds} of decisions alone" if growth["rounds"] else "nothing grew"
     instances = counted(report["instances"], "instance")
     for kind, cut in growth["cut"].items():
-        yield f"{cut['instances']} of {instances} were cut at most: {cut['most']} of {kind}"
+        yield f"{cut['instances']} of {instances} were cut at `most: {cut['most']}` of {kind}"
 
 
 def _tried(taken: int, auto: dict[str, Any]) -> list[Any]:

@@ -101,11 +101,11 @@ def _options(spec: Path | None, changes: options.Changes, training: Training) ->
     from abw.core.train.session import TrainOptions
 
     if spec is None and training.resume is None:
-        hint = "`abw specs` lists the models that ship; --resume goes on with a training"
+        hint = "`abw specs` lists the models that ship; --resume continues a training"
         raise AbwError("abw train needs SPEC or --resume", hint=hint, exit_code=2)
     others = {name for name, _ in chosen(changes, training)} - {"--resume", "--address", "--allow-outside"}
     if training.resume and (spec or others):
-        message = "a training goes on as it was begun: leave SPEC and the other options out"
+        message = "a training continues with its own options: leave out SPEC and other options"
         raise typer.BadParameter(message, param_hint="--resume")
     engine, workers, policy = training.engine, training.workers, training.policy
     if bool(engine) != bool(workers):

@@ -262,7 +262,7 @@ def _curves(training: StoredTraining, into: Target, quiet: bool) -> None:
 
     charts, format, usual = charts_of(training), into.format, _file(["curves"], into.format)
     if not charts:
-        raise AbwError(f"training {training.name} has no epoch yet", hint="`abw train --resume` goes on")
+        raise AbwError(f"training {training.name} has no epoch yet", hint="`abw train --resume` continues it")
     if format == "html":
         name, model, best = training.name, training.about["model"], training.best_epoch
         facts = (f"best {best_said(training)}, epoch {best}", training.about["command"])

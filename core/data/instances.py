@@ -236,7 +236,7 @@ def _index(name: str, given: Any) -> NDArray[Any]:  # noqa: ANN401 (whatever is 
     try:
         return np.asarray(given)
     except (TypeError, ValueError, RuntimeError):
-        message = f"link '{name}' is no array: its rows are not whole numbers of one length"
+        message = f"link '{name}' is not an array of integers with rows of one length"
         raise AbwError(message, hint=_ROWS) from None
 
 

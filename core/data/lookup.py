@@ -43,7 +43,7 @@ def trained_ids(instances: Instances, field: str, ids: Ints, table: Table) -> In
     if table.vocab is not None:
         return ids
     if field in instances.vocabulary:
-        message = f"table '{table.name}' has weights, but nothing says which word has which row"
+        message = f"table '{table.name}' has weights, but no vocabulary that gives words their rows"
         raise DataError(
             [Problem(message, table.span, "name the words it was trained with: vocab: words.txt")]
         )

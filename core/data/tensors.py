@@ -39,7 +39,7 @@ convert it where PyTorch is installed:
     state = torch.load({name!r}, map_location="cpu", weights_only=True)
     safetensors.torch.save_file({{k: v.contiguous().clone() for k, v in state.items()}}, {target!r})"""
 
-_SAVE = "save what it has learned alone: torch.save(model.state_dict(), FILE)"
+_SAVE = "save only its weights: torch.save(model.state_dict(), FILE)"
 # Where PyTorch's refusal names what it would have to import.
 _OBJECT = re.compile(r"\b(?:GLOBAL|class|global) ([A-Za-z_][\w.]*\.\w+)")
 
@@ -266,7 +266,7 @@ def _torch(path: Path) -> dict[str, Stored]:
     except Exception as error:  # of bytes of any kind, whatever its unpickler meets
         # PyTorch's own text advises to run the file's code
         found = _OBJECT.search(str(error))
-        what = f"a Python object ({found[1]}), not tensors alone" if found else "nothing that PyTorch reads"
+        what = f"a Python object ({found[1]}), not only tensors" if found else "nothing that PyTorch reads"
         raise AbwError(f"{path} holds {what}", hint=_SAVE) from None
     if not isinstance(state, Mapping) or not state:
         raise AbwError(f"{path} holds no state_dict but a {type(state).__name__}", hint=_SAVE)

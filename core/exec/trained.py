@@ -193,22 +193,21 @@ def problems_of(matched: Matched, model: Owner) -> list[Problem]:
             hint = near if near.startswith("did") else "`abw weights SPEC FILE` shows what the file has"
             message = f"{path} has no {_listed(absent)}"
         else:
-            message = (
-                f"{path} has nothing for {_listed([need.name for need in group])}, and the map says nothing"
-            )
+            names = _listed([need.name for need in group])
+            message = f"{path} has no tensor for {names}, and the map does not name one"
             example = f"{group[0].owner}: PREFIX.*" if group[0].owner else f"{group[0].name}: TENSOR"
             hint = f"weights: {{map: {{{example}}}}}; `abw weights SPEC FILE` shows what the file has"
             hint = "" if found else hint
         problems.append(Problem(message, where, hint))
     if matched.unused:
-        message = f"{path} has {_listed(matched.unused)}, which nothing uses"
+        message = f"{path} has {_listed(matched.unused)}, which the model does not use"
         used = {name for expr in found.values() for name in names_in(expr)}
         left = [
             name
             for name in matched.unused
             if name not in used and not any(could_be(want, name, tensors[name].shape) for want in wants)
         ]
-        hint = f"map it, or say that it may be left: ignore: ['{left[0]}']" if left else ""
+        hint = f"map it, or leave it out: ignore: ['{left[0]}']" if left else ""
         problems.append(Problem(message, model.weights.where, hint))
     problems.sort(key=lambda p: (p.where.line, p.where.column) if p.where else (0, 0))
     if found:

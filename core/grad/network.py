@@ -68,7 +68,7 @@ def training_network(source: Network, losses: Sequence[str]) -> Training:
 def _refuse(source: Network, losses: Sequence[str]) -> None:
     names = [name for name, _ in source.outputs]
     if not losses:
-        hint = "decisions are no values with a gradient: make an output of the scores behind them"
+        hint = "decisions have no gradient: make their scores an output"
         raise AbwError(f"no output of {source.name} has a loss", hint="" if names else hint)
     for name in losses:
         if name not in names:

@@ -40,7 +40,7 @@ def _refuse_missing(binding: Binding, vertex: int, origin: Origin) -> NoReturn:
     model, wanted = binding.model, origin.wanted
     name = model.types[origin.type].name
     message = f"nothing feeds input '{wanted.name}' of type '{name}' at {_place(binding, vertex)}"
-    hint = "say what to use there, as in `... or zeros`"
+    hint = "give a default, for example `... or zeros`"
     for source in wanted.sources:
         if isinstance(source, TableSource) and (why := _unknown(binding, vertex, source)):
             message += f": {why}"

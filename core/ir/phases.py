@@ -147,8 +147,8 @@ class _Analysis:
             late = next(iter(self._brought(node_type)), None)
             if t not in before and not (late is None and node_type.kinds & self.grown):
                 what = f"'{late[1]}'" if late else "what grows"
-                hint = "only what is given and known at once can be computed before growth"
-                self._note(f"{name}, and it reads {what}, known only when growth has ended", t, hint)
+                hint = "only what the data determine can be computed before growth"
+                self._note(f"{name}, and it reads {what}, known only after growth", t, hint)
             return
         for condition in node_type.where:
             if condition.field in self.growth.decided:
@@ -164,7 +164,7 @@ class _Analysis:
             kinds = self.types[t].kinds
             for link in self._lists(kinds, source.hops):
                 single = sorted(n for n in self.schema.links_of(kinds) if not self.schema.links[n].many)
-                message = f"{name}, and it reads '{link}', known only when growth has ended"
+                message = f"{name}, and it reads '{link}', known only after growth"
                 self._note(message, t, f"read what is there already: {', '.join(single)}", wanted)
             lists = [h.link for h in source.hops if self.schema.links[h.link].many and h.index is None]
             if len(lists) > 1 and lists[0] in self.growth.closed:
@@ -173,7 +173,7 @@ class _Analysis:
             for hop in source.hops:
                 kinds, link_schema = self.schema.links[hop.link].reached(kinds), self.schema.links[hop.link]
                 if link_schema.many and hop.index is None and not (listed and n == 0):
-                    hint = f"say which of them: {hop.link}[0]"
+                    hint = f"name one of them: {hop.link}[0]"
                     self._note(f"'{hop.link}' leads to several vertices", t, hint, wanted)
             decided = source.field if isinstance(source, TableSource) else ""
             beam = self.growth.beam

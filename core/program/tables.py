@@ -47,11 +47,11 @@ class Rows(dict[Any, Value]):
         table = self._table
         if table.vocab is None:
             if self._trained:
-                message = f"table '{table.name}' has weights, but nothing says which word has which row"
+                message = f"table '{table.name}' has weights, but no vocabulary that gives words their rows"
                 raise AbwError(message, hint="name the words it was trained with: vocab: words.txt")
             return int(hashed([word], table.rows)[0])
         row = table.vocab.rows.get(word, table.unknown)
         if row is None:
-            hint = "unknown: WORD in the table says which row stands for others"
+            hint = "unknown: WORD in the table sets the row of all other words"
             raise AbwError(f"'{word}' is no word of table '{table.name}'", hint=hint)
         return row

@@ -57,7 +57,7 @@ class Cluster:
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             where = f"reach a cluster at {self.address}" if self.address else "start"
-            raise AbwError(f"ray cannot {where}: {said}", hint="`ray status` says what runs") from None
+            raise AbwError(f"ray cannot {where}: {said}", hint="`ray status` shows what runs") from None
         finally:
             for number, handler in before.items():  # Ray takes SIGTERM
                 signal.signal(number, handler)

@@ -92,7 +92,7 @@ class Worker:
             raise AbwError(f"{path}: {error.strerror} on {platform.node()}", hint=hint) from None
         if not same:
             raise AbwError(
-                f"{path} has changed since the run was begun", hint="run it anew, without --resume"
+                f"{path} has changed since the run was begun", hint="run it again without --resume"
             )
 
 

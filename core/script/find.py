@@ -115,7 +115,7 @@ def _function(module: ModuleType, wanted: str, path: Path) -> Callable[[Any], An
         message, hint = f"{what} is a class", "name a function, or an object's method: model.forward"
         raise AbwError(message, hint=hint, exit_code=2)
     if not callable(found):
-        message = f"{what} is no function, but {type(found).__name__}"
+        message = f"{what} is not a function but {type(found).__name__}"
         raise AbwError(message, hint="def f(instance): …", exit_code=2)
     if is_cell(found):
         raise AbwError(f"{what} is a cell", hint="a program is a function that calls cells", exit_code=2)

@@ -258,7 +258,7 @@ def writes_lines(target: Path) -> bool:
 def require_suffix(target: Path) -> None:
     """Raise AbwError for a file of outputs whose suffix says no format."""
     if not writes_lines(target) and target.suffix not in ARRAYS:
-        hint = f"its suffix says the format: {', '.join((*LINES, *ARRAYS))}; - is standard output"
+        hint = f"its extension sets the format: {', '.join((*LINES, *ARRAYS))}; - is standard output"
         raise AbwError(f"no format of outputs is written to {target}", hint=hint, exit_code=2)
 
 

@@ -112,7 +112,7 @@ def find_run(name: str | None) -> StoredRun:
         if (folder / REPORT).is_file():
             run = _read(folder)
             if run.damage:
-                hint = "`abw runs` lists the others; run it anew: `abw run SPEC`"
+                hint = "`abw runs` lists the others; run it again: `abw run SPEC`"
                 raise AbwError(f"run {run.number} is damaged: {run.damage}", hint=hint)
             return run
     known = [number_of(folder) for folder in run_folders() if (folder / REPORT).is_file()]

@@ -155,7 +155,7 @@ def join(output: Path, run_key: RunKey | None = None) -> dict[str, Any]:
     parts = [Part(output, number, there[0].parts) for number in range(1, there[0].parts + 1)]
     if others := [part for part in there if part.parts != there[0].parts]:
         message = f"{folder_of(output)} holds {there[0]} and {others[0]}: two runs"
-        raise AbwError(message, hint="remove the files of the one that is not wanted")
+        raise AbwError(message, hint="remove the files of the one you do not want")
     if missing := [part for part in parts if part not in there]:
         hint = f"abw run SPEC --shard {missing[0].number}/{len(parts)} --output {output}"
         raise AbwError(f"{_named(missing)} missing from {folder_of(output)}", hint=hint)

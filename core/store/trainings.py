@@ -108,7 +108,7 @@ def weights_of(path: Path) -> Path:
         return path
     folder = find_training(str(path))
     if not (folder / BEST).is_file():
-        hint = f"`abw train --resume {number_of(folder)}` goes on with it"
+        hint = f"`abw train --resume {number_of(folder)}` continues it"
         raise AbwError(f"training t{number_of(folder)} has no epoch yet, so no weights", hint=hint)
     return folder / BEST
 

@@ -86,7 +86,7 @@ class Backward:
         parameters by the same numbers (see `Dropout`).
         """
         if model.growth:
-            message = f"{model.name} grows: what it decides is no value with a gradient"
+            message = f"{model.name} grows: its decisions have no gradient"
             hint = "its section `train` can have losses of decisions: it learns from those that its data tell"
             raise AbwError(message, hint=hint)
         self.networks, self.policy = networks, policy

@@ -171,7 +171,7 @@ class Loop:
                 found = next(gradients)
             except NotFiniteError as error:
                 message = f"{error.message} at step {step + 1} of epoch {position.epoch + 1}"
-                raise AbwError(message, hint=f"begin anew with {error.hint}") from None
+                raise AbwError(message, hint=f"start again with {error.hint}") from None
             factor = rate_at(training.schedule, position.done, training.epochs * steps, steps)
             with finished_before_interrupt():  # the step is done, or it is not
                 self.steps.apply(found.gradient, factor)

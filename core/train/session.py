@@ -101,7 +101,7 @@ def open_training(spec: Path, overrides: Overrides, options: TrainOptions) -> Op
     training = training_of(model)
     batch, dev = overrides.batch or training.batch, options.dev or training.dev
     if training.asked and dev is None:
-        hint = "dev: FILE in the section train, or --dev FILE; without metric the loss alone is shown"
+        hint = "dev: FILE in the section train, or --dev FILE; without `metric` only the loss is shown"
         raise SpecError([Problem("metrics are of dev data, and there are none", training.asked, hint)])
     training = replace(training, batch=batch, epochs=options.epochs or training.epochs, dev=dev)
     teach = Teacher(replace(model, training=training))
@@ -220,7 +220,7 @@ def begin_again(about: Mapping[str, Any], folder: Path) -> tuple[Begun, TrainOpt
     changed = {n for n, d in _digests(begun.learner.model).items() if files.get(n) != d}
     if changed:
         message = f"{min(changed)} is not as it was when training {number_of(folder)} began"
-        raise AbwError(message, hint="begin anew: `abw train SPEC --weights FILE` begins with its weights")
+        raise AbwError(message, hint="start a new training from its weights: `abw train SPEC --weights FILE`")
     return begun, options
 
 

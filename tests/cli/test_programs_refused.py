@@ -18,7 +18,7 @@ WRONG = {
     "program.py:two": "program.py:two(a, b) takes 2 arguments",
     "program.py:none": "takes 0 arguments",
     "program.py:Model": "is a class",
-    "program.py:net": "is no function, but Net",
+    "program.py:net": "is not a function but Net",
     "program.py:join_all": "is a cell",
     "program.py:waits": "asynchronous",
     "program.py:leaves": "wants to end Python: SystemExit: 3\n  program.py:",
@@ -64,7 +64,7 @@ REFUSED = {
     "--policy=auto": "a program has none",
     "--policy=x.json": "a program has none",
     "--policy=crit": "critical",
-    "--batch=auto": "say a number",
+    "--batch=auto": "give a number",
     "--batch=0": "no number from 1 on",
 }
 
@@ -84,7 +84,7 @@ def test_programs_and_specs_are_told_apart(abw: Abw, folder: Path) -> None:
         "nothing says what the lines of words.txt are"
         in abw("run", "program.py:read", "--data", "words.txt").err
     )
-    assert "is a program, and this is for specs" in abw("check", "program.py:read").err
+    assert "is a program, and this command takes only specs" in abw("check", "program.py:read").err
     assert "a spec says what its data are" in abw("run", "treelstm", "--format", "trees").err
     assert "--model" in abw("viz", "program.py:read", *RUN[2:6], "--model").err
     odd = abw("run", "program.py:odd", *RUN[2:], "--output", "out.npz", "--no-keep")

@@ -80,9 +80,9 @@ def test_trainings_are_listed_shown_compared_drawn_and_removed(abw: Abw, home: P
     ("args", "message"),
     [
         (("treelstm",), "it has no section 'train'"),
-        (("sst", "--resume", "1"), "leave SPEC and the other options out"),
-        (("--resume", "1", "--epochs", "2"), "leave SPEC and the other options out"),
-        (("--resume", "1", "--policy", "depth"), "leave SPEC and the other options out"),
+        (("sst", "--resume", "1"), "leave out SPEC and other options"),
+        (("--resume", "1", "--epochs", "2"), "leave out SPEC and other options"),
+        (("--resume", "1", "--policy", "depth"), "leave out SPEC and other options"),
         (("--resume", "1"), "there are no trainings"),
     ],
 )

@@ -80,7 +80,7 @@ def test_words_without_a_vocabulary_have_no_place_among_weights(abw: Abw, root: 
     spec = tmp_path / "specs/torch-bilstm.yaml"
     spec.write_text(spec.read_text().replace("vocab: data/words.txt, unknown: <unk>", "rows: 127"))
     done = abw("run", str(spec), *SIZES, "--weights", FILE, "-q")
-    assert done.code == 1 and "nothing says which word has which row" in done.err
+    assert done.code == 1 and "has weights, but no vocabulary" in done.err
     assert f"{spec}:7:" in done.err and "vocab: words.txt" in done.err
 
 
@@ -123,7 +123,7 @@ def test_a_file_that_does_not_fit(abw: Abw) -> None:
     other = "tests/golden/torch/torch-gru.npz"
     done = abw("weights", SPEC, other, *SIZES)
     assert done.code == 1
-    for part in ("missing", "misshapen", "ok", "nothing uses", "has no 'lstm.weight_ih_l0'"):
+    for part in ("missing", "misshapen", "ok", "does not use", "has no 'lstm.weight_ih_l0'"):
         assert part in done.out
     report = abw("weights", SPEC, other, *SIZES, "--json").json()
     assert report["fits"] is False and len(report["problems"]) == 6

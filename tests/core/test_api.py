@@ -307,7 +307,7 @@ def test_what_cannot_be_run_says_so(tmp_path: Path) -> None:
         model([])
     with pytest.raises(DataError, match="instance 1:1:10: "):
         model([*LINES[:1], "(3 (2 It)"])
-    with pytest.raises(abw.AbwError, match="instance 1 is no instance of format trees"):
+    with pytest.raises(abw.AbwError, match="instance 1 is not an instance of format trees"):
         model([TREES[0], (3, "two words")])
     with pytest.raises(abw.SpecError):
         abw.load(tmp_path / "absent.yaml")

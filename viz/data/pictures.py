@@ -114,7 +114,7 @@ class PolicyPicture(Picture, kind="policy"):
         """How many states there are, which of them are `drawn`, and what tells them apart."""
         said = f"{len(self.states):,} states, encoding {self.encoding} ({ENCODINGS[self.encoding]}){drawn}"
         # the states of a policy without training are those that its choices were observed in
-        rule = "; the policy itself is a rule and knows no states"
+        rule = "; the policy is a rule and has no states"
         return said if self.training is not None else said + rule
 
 

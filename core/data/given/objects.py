@@ -200,7 +200,7 @@ def _text(number: int, instance: object, format: str) -> bytes:
         hint = "its .tolist(); graphs of arrays as they are: abw.Instances.from_arrays"
     except (TypeError, ValueError) as error:
         problem = str(error)
-    message = f"instance {number} is no instance of format {format}: {problem}"
+    message = f"instance {number} is not an instance of format {format}: {problem}"
     raise AbwError(message, hint=hint) from None
 
 

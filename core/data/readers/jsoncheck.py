@@ -195,7 +195,7 @@ def _check_vertex(vertex: object, path: str) -> None:
             if not isinstance(number, float):
                 _expect(number, int, f"{path}.{name}", what)
             if not abs(number) < TOO_LARGE:
-                hint = "numbers are finite and fit float32; leave the field out where it is not known"
+                hint = "numbers are finite and fit float32; leave the field out if it is unknown"
                 raise _MalformedError(f"{path}.{name} is {str(number)[:30]}", hint)
 
 

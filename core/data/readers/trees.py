@@ -14,7 +14,7 @@ from abw.core.jit.decorators import njit
 
 _UNCLOSED, _CLOSED_TWICE, _NO_TREE, _BEHIND, _NO_LABEL, _NO_WORD, _MIXED, _CONTROL = range(1, 9)
 _FAULTS = {
-    _UNCLOSED: ("the line ends inside a tree", "a ')' is missing: a tree stands on one line"),
+    _UNCLOSED: ("the line ends inside a tree", "a ')' is missing: write each tree on one line"),
     _CLOSED_TWICE: ("a ')' without its '('", "a line holds one tree, closed once"),
     _NO_TREE: (
         "text where a tree should begin",

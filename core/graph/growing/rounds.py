@@ -132,7 +132,7 @@ class Rounds:
         t, wanted = self.model.program.needs[int(words[at.FAILED_STEP])]
         vertex = int(words[at.FAILED_VERTEX])
         message = f"nothing feeds input '{wanted.name}' of type '{self.model.model.types[t].name}' at "
-        hint = "say what to use there, as in `... or zeros`"
+        hint = "give a default, for example `... or zeros`"
         problem = Problem(message + self.batch.vertex_text(vertex), wanted.where, hint)
         raise InstanceError(problem, self.batch.number(vertex))
 
@@ -155,8 +155,8 @@ class Rounds:
         decision, vertex = model.program.decisions[number], int(words[at.FAILED_VERTEX])
         node_type = model.model.types[decision.type]
         scores = f"{node_type.name}.{node_type.outputs[decision.output].name}"
-        message = f"{scores} is not a number at {self.batch.vertex_text(vertex)}: nothing can be chosen"
-        hint = "--check-finite says where the first such number comes from, where the weights hold one"
+        message = f"{scores} is not a number at {self.batch.vertex_text(vertex)}: so nothing can be chosen"
+        hint = "--check-finite finds the first such number, and checks the weights"
         raise InstanceError(Problem(message, decision.span, hint), self.batch.number(vertex))
 
     def pick(self, vertices: Ints, numbers: Ints) -> None:

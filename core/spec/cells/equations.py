@@ -295,7 +295,7 @@ class _Compiler:
             cursor.take()
             cursor.take()
         elif (word := cursor.token).kind == "name" and cursor.follows(word.text, "="):
-            hint = "the axis alone has a name: axis=1"
+            hint = "only the axis may be named: axis=1"
             raise ExpressionError(f"no argument is called '{word.text}'", word.at, len(word.text), hint)
         return self._value(cursor)
 

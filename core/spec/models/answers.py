@@ -32,7 +32,7 @@ def read_answer(
     form: Form = "label" if top else "values"
     form = next((name for name in get_args(Form) if written and written.text == name), form)
     if written and written.text not in FORMS:
-        message = f"'{written.text}' is nothing that an output can be"
+        message = f"'{written.text}' is not a form of output"
         report.add(message, written.where, suggest(written.text, FORMS))
     elif top and form != "label":
         report.add("'top' are labels: as: label, or without 'as'", node.where)

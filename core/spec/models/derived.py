@@ -78,7 +78,7 @@ def _derived(
         return None
     if how == "reverse":
         if of.text in later:
-            hint = f"declare '{of.text}' above '{key.text}': a link is made of those before it"
+            hint = f"declare '{of.text}' above '{key.text}': a link may use only earlier ones"
             report.add(f"link '{of.text}' is declared further down", of.where, hint)
             return None
         if of.text not in schema.links:

@@ -275,7 +275,7 @@ def _sizes(draft: TypeDraft, file: CellFile, written: Scalar, cells: Cells) -> N
             outputs[name] = dims[name]
         else:
             outputs[name] = None
-            hint = f"say which size it is: dims: {{{name}: hidden}}"
+            hint = f"set its size: dims: {{{name}: hidden}}"
             report.add(f"dim '{name}' of {file.shown} has no size", written.where, hint)
     whole = {name: value for name, value in outputs.items() if value is not None}
     return whole if len(whole) == len(outputs) else None

@@ -109,7 +109,7 @@ class Losses:
         growth = self.outputs.growth
         assert growth is not None
         if target.field in growth.decided:
-            message = f"'{target.field}' is decided by the model: a target is what the data say"
+            message = f"'{target.field}' is decided by the model: targets come from the data"
             self.report.add(message, keys.where, "a field of the data")
             return False
         every = next((hop.link for hop in target.hops if hop.link in growth.grown), None)
@@ -235,7 +235,7 @@ class Losses:
             return None
         fitting = _OF_KINDS[loss.kind]
         if name not in fitting:
-            message = f"{name} is no metric of a loss of kind {loss.kind}"
+            message = f"{name} is not a metric for losses of kind {loss.kind}"
             report.add(message, node.where, f"one of: {', '.join(fitting)}")
             return None
         return Metric(name, number, over or loss.over)

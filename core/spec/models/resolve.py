@@ -194,7 +194,7 @@ class Resolver:
             if step.name not in self.schema.links_of(kinds):
                 hint = suggest(step.name, self.schema.links_of(kinds))
                 if named(self.drafts, step.name):
-                    hint = f"'{step.name}' is a type: behind it stands one of its outputs, and no more"
+                    hint = f"'{step.name}' is a type: only one of its outputs can follow"
                 self._note(f"{kinds_text(kinds)} has no link '{step.name}'", step.token, text, hint)
                 return None
             link = self.schema.links[step.name]

@@ -74,7 +74,7 @@ def _reduction(draft: TypeDraft, wires: Wires, resolver: Resolver) -> None:
             message = f"what {what} reads must be there on the same vertices"
             report.add(message, location, "types with the same kinds and conditions give it")
         elif isinstance(draft.reduction, Attention) and name != draft.reduced[attention.OUTPUT] and found[1:]:
-            hint = "what stands behind `or` of the values is what there is without neighbours"
+            hint = "the default after `or` of `values` applies without neighbours"
             report.add(f"the {name} have no default", text.at(found[1].at, len(found[1].text)), hint)
 
 

@@ -152,7 +152,7 @@ ATOMS = {"instance": [0, 0, 1], "element": [6, 8, 6]}
         ([1], {}, "vertices are arrays by kind"),
         ({"a": [1]}, {}, "vertices are arrays by kind"),
         ({"a": {"n": [1]}}, [1], "links are arrays by name"),
-        ({"atom": ATOMS}, {"bond": ("atom", "atom", [[0, 1], [1]])}, "link 'bond' is no array"),
+        ({"atom": ATOMS}, {"bond": ("atom", "atom", [[0, 1], [1]])}, "link 'bond' is not an array"),
         ({"atom": ATOMS}, {"bond": ("atom", [[0], [1]])}, "link 'bond' does not say its kinds"),
         ({"a": {"s": np.array([["x", "y"]])}}, {}, "field 's' is not of one type and size"),
     ],

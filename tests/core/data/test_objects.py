@@ -135,7 +135,9 @@ def test_what_is_no_instance_is_named_with_what_it_should_be(format: str, instan
 
 @pytest.mark.parametrize("value", [np.arange(2), np.float32(2)])
 def test_an_array_in_json_is_told_its_ways(value: Any) -> None:  # noqa: ANN401
-    with pytest.raises(AbwError, match=r"instance 0 is no instance of format json: (.*\n)*.*\.tolist\(\)"):
+    with pytest.raises(
+        AbwError, match=r"instance 0 is not an instance of format json: (.*\n)*.*\.tolist\(\)"
+    ):
         taken([{"vertices": [{"kind": "a", "x": value}]}], "json")
 
 
@@ -160,7 +162,7 @@ def test_a_text_of_control_characters_is_malformed(format: str) -> None:
 def test_a_text_of_a_lattice_holds_one() -> None:
     same(taken(["\n1\n \n7\n0\n"], "lattice"), taken(["1\n7\n0"], "lattice"))
     for text in ("1\n7\n0\n1\n7\n0", "1\n7", "x\n7\n0", "²\n7\n0"):
-        with pytest.raises(AbwError, match="instance 1 is no instance of format lattice"):
+        with pytest.raises(AbwError, match="instance 1 is not an instance of format lattice"):
             taken([GOOD["lattice"], text], "lattice")
 
 

@@ -114,7 +114,7 @@ def test_a_pickle_is_refused_and_runs_nothing(tmp_path: Path) -> None:
             AbwError, match=r"holds (a Python object \(\w+\.open\)|nothing that PyTorch reads)"
         ) as caught:
             read_tensors(tmp_path / name)
-        assert caught.value.hint == "save what it has learned alone: torch.save(model.state_dict(), FILE)"
+        assert caught.value.hint == "save only its weights: torch.save(model.state_dict(), FILE)"
     assert not (tmp_path / "ran").exists()
 
 
@@ -147,7 +147,7 @@ def test_a_module_is_refused_in_words_of_our_own(tmp_path: Path) -> None:
     torch.save(torch.nn.Linear(2, 2), tmp_path / "w.pt")
     with pytest.raises(AbwError) as caught:
         read_tensors(tmp_path / "w.pt")
-    what = "a Python object (torch.nn.modules.linear.Linear), not tensors alone"
+    what = "a Python object (torch.nn.modules.linear.Linear), not only tensors"
     assert caught.value.message == f"{tmp_path / 'w.pt'} holds {what}"
 
 

@@ -76,6 +76,6 @@ def test_a_trained_table_has_no_row_for_numbers_beyond_it(root: Path) -> None:
 def test_a_trained_table_of_words_needs_its_vocabulary(tree: Instances) -> None:
     words = tree.fields["word"]
     assert trained_ids(tree, "word", words, _table(2, "the")) is words
-    with pytest.raises(DataError, match="nothing says which word has which row") as caught:
+    with pytest.raises(DataError, match="has weights, but no vocabulary") as caught:
         trained_ids(tree, "word", words, _table(2))
     assert caught.value.problems[0].where == Span("spec.yaml", 3)

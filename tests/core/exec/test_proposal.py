@@ -111,5 +111,5 @@ def test_an_embedding_of_other_rows_and_a_transpose_are_proposed(tmp_path: Path)
     lines = error.problems[-1].hint.splitlines()
     assert "    w: emb.weight  # with tables: {w: {rows: 9}}" in lines
     assert "    t: {W: 'transpose(lin.kernel)', b: lin.bias}" in lines
-    (left,) = [problem for problem in error.problems if "which nothing uses" in problem.message]
+    (left,) = [problem for problem in error.problems if "which the model does not use" in problem.message]
     assert "ignore: ['step']" in left.hint

@@ -288,7 +288,7 @@ def test_everything_that_is_wrong_is_said_at_once(root: Path, tmp_path: Path) ->
     said = [(text[p.where.line - 1].strip() if p.where else "", p.message) for p in caught.value.problems]
     path = tmp_path / "w.npz"
     assert said == [
-        ("weights:", f"{path} has 'embed.scale', 'out.weights', which nothing uses"),
+        ("weights:", f"{path} has 'embed.scale', 'out.weights', which the model does not use"),
         ("words: embed.weight", "words: wants [127, 6], embed.weight is [126, 6]"),
         ("fwd1: lstm.*_l0", f"{path} has no 'lstm.weight_hh_l0', 'lstm.bias_ih_l0'"),
         (text[-1].strip(), f"{path} has no 'out.bias'"),

@@ -80,7 +80,7 @@ def test_with_what_is_allowed(beam: Folder) -> None:
         (
             "each: next, of",
             "of",
-            "'next' picks several, and this clause does not say for which it is done",
+            "'next' picks several, and this clause has no `each:`",
             "each: next",
         ),
         ("each: next, of", "each: «nxt», of", "step has no picks 'nxt'", "each: next"),

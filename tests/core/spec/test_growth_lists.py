@@ -96,7 +96,7 @@ WRONG = {
     ),
     "each: old in parts": (
         ("each: old in «below», unless: not below", "'below' is one at most, and 'each' wants a list", ""),
-        ("each: old in instance.«layer»", "'layer' is known only when growth has ended", "one vertex"),
+        ("each: old in instance.«layer»", "'layer' is known only after growth", "one vertex"),
         ("each: «upper» in parts", "'upper' has a meaning here already", ""),
         (
             "as: «more», each: old in parts",
@@ -107,15 +107,15 @@ WRONG = {
     ),
     "below: old}": (
         ("below: old.«belo»}", "part has no link or field 'belo'", "below"),
-        ('below: "upper.«parts»[0]"}', "'parts' of what has just been added is known in the next round", ""),
-        ('below: "old.at.«over»[0]"}', "'over' is known only when growth has ended", ""),
+        ('below: "upper.«parts»[0]"}', "'parts' of a vertex just added is known only in the next round", ""),
+        ('below: "old.at.«over»[0]"}', "'over' is known only after growth", ""),
         ("below: «old.at»}", "part.below is a part, and 'old.at' is a common or a rare", ""),
     ),
     "within: upper, at: old.at": (
         (
             "within: old.within, at: old.at",
-            "'parts' is known only when",
-            "tell 'within' only what 'as' names",
+            "'parts' is known only after",
+            "set 'within' only to what 'as' names",
         ),
     ),
     'run: {per: part, cell: rnn.yaml, inputs: {x: below.run.h or at.read.h, h: "depths[within.depth]"}}': (
@@ -128,7 +128,7 @@ WRONG = {
     "mean: {h: parts.look.y}": (
         (
             "mean: {h: «instance.part.look.y»}",
-            "type 'all' is needed to decide (decision 'sure'), and it reads 'part', known only when",
+            "type 'all' is needed to decide (decision 'sure'), and it reads 'part', known only after",
             "",
         ),
     ),

@@ -147,7 +147,7 @@ LOSS = "loss: {of: classes, target: label}"
         ("{loss: {of: classes, target: label, classes: [1, 2]}}", "there are 5 classes, and 2", ""),
         ("{loss: {of: classes, target: label, weight: 0}}", "weight must be above 0", ""),
         (f"{{{LOSS}, metric: f1}}", "a metric cannot be 'f1'", "span-f1"),
-        (f"{{{LOSS}, metric: squared-error}}", "no metric of a loss of kind cross-entropy", "accuracy"),
+        (f"{{{LOSS}, metric: squared-error}}", "not a metric for losses of kind cross-entropy", "accuracy"),
         (f"{{{LOSS}, optimizer: adagard}}", "optimizer cannot be 'adagard'", "did you mean 'adagrad'?"),
         (f"{{{LOSS}, optimizer: {{name: sgd, beta1: 0.9}}}}", "sgd has no beta1", "adam"),
         (f"{{{LOSS}, optimizer: {{name: sgd, rate: -1}}}}", "rate must be 0 or more", ""),

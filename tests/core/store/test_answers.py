@@ -142,7 +142,7 @@ def test_probabilities_of_one_value_an_instance(root: Path, tmp_path: Path) -> N
     ("output", "message"),
     [
         ("{as: label}", "has no 'of'|needs 'of'|'of'"),
-        ("{of: tag.y, as: lable}", "'lable' is nothing that an output can be"),
+        ("{of: tag.y, as: lable}", "'lable' is not a form of output"),
         ("{of: tag.y, as: probabilities, top: 2}", "'top' are labels"),
         ("{of: tag.y, top: 6}", "has 5 labels, not 6"),
         ("{of: tag.y, as: label, names: [a, b]}", "has 5 labels, and 2 names"),

@@ -210,7 +210,7 @@ def test_a_loss_without_end_is_told_with_its_step(spec: Path, home: Path) -> Non
     spec.write_text(spec.read_text().replace("name: adagrad, rate: 0.05", "name: sgd, rate: 1.0e+30"))
     with pytest.raises(AbwError, match="the loss is not finite at step 3 of epoch 1") as found:
         session.train(spec, OVERRIDES, OPTIONS)
-    assert "begin anew with a lower rate" in found.value.hint
+    assert "start again with a lower rate" in found.value.hint
 
 
 def test_where_nothing_could_be_tried_no_folder_stays(spec: Path, home: Path) -> None:

@@ -122,7 +122,7 @@ class Scopes:
             if found is None:
                 return None
             if found.link in self.closed and Place((), added).fresh:
-                message = f"'{step.name}' of what has just been added is known in the next round"
+                message = f"'{step.name}' of a vertex just added is known only in the next round"
                 self._note(message, step.token, text, "follow links of one vertex")
                 return None
             absent = absent or self._optional(kinds, step.name)
@@ -173,11 +173,11 @@ class Scopes:
             return None
         grown = {k.name for k in self.kinds.values() if not k.given}
         if link.many and link.target & grown and step.name not in self.closed:
-            message = f"'{step.name}' is known only when growth has ended"
+            message = f"'{step.name}' is known only after growth"
             hint, back = "follow links of one vertex", self.schema.derived.get(step.name)
             if back is not None:
                 hint = (
-                    f"let clauses tell '{back.of}' only what 'as' names: then it is known in the next round"
+                    f"let clauses set '{back.of}' only to what 'as' names: then it is known in the next round"
                 )
             self._note(message, step.token, text, hint)
             return None
@@ -238,7 +238,7 @@ class Scopes:
         ):
             names = decision.names or ()
             if word.text not in names:
-                message = f"'{word.text}' is no action of '{name}'"
+                message = f"'{word.text}' is not an action of '{name}'"
                 self._note(message, word, text, suggest(word.text, names))
                 return None
             return names.index(word.text)
@@ -247,7 +247,7 @@ class Scopes:
             return self.row(table, word, text) if table else None
         if any((kind.name, name) in self.mistaken for kind in here):
             return None
-        message = f"'{word.text}' is no number, and nothing says which number of '{name}' it is"
+        message = f"'{word.text}' is not a number, and '{name}' has no words"
         self._note(message, word, text, "write the number")
         return None
 
@@ -264,7 +264,7 @@ class Scopes:
             if said in table.vocab.rows:
                 return table.vocab.rows[said]
         hint = did_you_mean(word.text, tuple(table.vocab.rows)) or "or write its row, a number"
-        message = f"'{word.text}' is no word of the vocabulary {table.vocab.path.name} of {table.name}"
+        message = f"'{word.text}' is not in the vocabulary {table.vocab.path.name} of {table.name}"
         self._note(message, word, text, hint)
         return None
 

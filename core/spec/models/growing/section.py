@@ -112,7 +112,7 @@ def _sketch_kind(
         kinds = found.given.members(key.text)
     else:
         if node.get("most") is None:
-            hint = f"{key.text} grows: say how many of them an instance may have"
+            hint = f"{key.text} grows: it needs a maximum in an instance"
             report.add(f"{key.text} has no 'most'", key.where, hint)
         GROWING.check(node, f"'{key.text}'", report, key.where)
         kinds = frozenset({key.text})
@@ -353,7 +353,7 @@ def _each_pick(kind: GrowingKind, node: Mapping, adds: Scalar, scopes: Scopes) -
     report, best = scopes.report, kind.best
     if node.get("each") is None:
         if best is not None:
-            message = f"'{best.name}' picks several, and this clause does not say for which it is done"
+            message = f"'{best.name}' picks several, and this clause has no `each:`"
             report.add(message, adds.where, f"each: {best.name}")
         return best.name if best else ""
     each = fields.text(node.get("each"), "each", report)
