@@ -27,13 +27,13 @@ from abw.core.store.ragged import Outputs, Ragged
 
 
 class Predictor:
-    """A model as a function of tables: to a column of instances' texts it adds a column for each output.
+    """A model as a function of tables: it adds a column for each output to a column of instances' texts.
 
-    A row's text is an instance as a line of a file has it. An output is a list of its values, or the one
-    value where an instance has exactly one; a value is a number, a label's name or nested lists. With
-    `errors` a column of that name has what is wrong with a row's instance, whose outputs are null then;
-    without it that ends the call. The model is loaded where the first table comes, in each process once: it
-    is sent to others as these arguments.
+    A row's text is an instance as in a line of a file. An output is a list of values, or the value itself if
+    an instance has exactly one; a value is a number, a label's name or nested lists. With `errors` a column
+    of that name has the error of a row's instance, whose outputs are then null; without it an error ends the
+    call. Each process loads the model once, at its first table; a predictor is sent to processes as these
+    arguments.
     """
 
     def __init__(self, spec: str, column: str = "text", *, errors: str = "", **options: Any) -> None:  # noqa: ANN401

@@ -26,12 +26,12 @@ from abw.core.train.checkpoint import named
 
 
 class Layer(torch.nn.Module):  # type: ignore[misc]
-    """A model of abw as a module: from instances to its outputs, which can be differentiated once.
+    """A model of abw as a PyTorch module: from instances to its outputs, which can be differentiated once.
 
-    Its parameters and tables are this module's, in the memory that abw reads: what an optimiser does to them
-    counts from the next call on, without copies. Their names are the spec's with '-' for '.', and with '_'
-    behind where a module or another parameter has that name already; `names` says which is which. All is in
-    single precision, on the processor. A layer can be copied, pickled and saved as a whole.
+    Its parameters and tables share memory with abw: an optimiser's changes count from the next call on,
+    without copies. Their names are the spec's with '-' for '.', and with a final '_' if a module or another
+    parameter already has the name; `names` maps them. Everything is in single precision, on the processor. A
+    layer can be copied, pickled and saved as a whole.
     """
 
     def __init__(self, spec: str, *, policy: str = "sufficient", **options: Any) -> None:  # noqa: ANN401
@@ -70,9 +70,10 @@ class Layer(torch.nn.Module):  # type: ignore[misc]
                 shared.data = torch.from_numpy(value)
 
     def forward(self, instances: api.Given) -> Mapping[str, torch.Tensor]:
-        """The outputs of some instances by name, (m, *shape), instance after instance.
+        """Return the outputs of some instances by name, (m, *shape), in the order of the instances.
 
-        Errors: as `LoadedModel`'s calls; RuntimeError for parameters that are not float32 on the processor.
+        Errors: those of calls of `LoadedModel`; RuntimeError for parameters that are not float32 on the
+        processor.
         """
         if torch.compiler.is_compiling():  # torch.compile compiles what is around it
             return torch.compiler.disable(self._forward)(instances)  # type: ignore[no-any-return]

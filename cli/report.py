@@ -190,7 +190,7 @@ def _skipped(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _training(report: dict[str, Any]) -> list[Any]:
-    """How the policy was learned, and whether these instances are its training data."""
+    """Say how the policy was learned, and whether these instances are its training data."""
     training = report["training"]
     how = "learned now" if training["fresh"] else "learned earlier"
     own, here = training["of_these_instances"], report["instances"]

@@ -93,7 +93,7 @@ _SECOND = _Names("memory.max", "memory.current", "inactive_file")
 
 
 def available_memory(mounts: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
-    """The bytes that this process can still take: the least of what the machine has free, its control groups
+    """Bytes that this process can still take: the least of what the machine has free, its control groups
     allow (of either version, the one it is in and all around it), and its address space (`ulimit -v`).
 
     What a group's files hold in memory and nobody looked at lately is free: the system drops it first.

@@ -87,7 +87,7 @@ class _UnfitError(Exception):
 
 
 def needs(model: Owner) -> tuple[Need, ...]:
-    """All parameters and tables of a model: its tables first, then its parameters in their order."""
+    """List all parameters and tables of a model: tables first, then parameters in their order."""
     users: dict[str, list[str]] = {}
     spans = {t.name: t.span for t in model.types}
     for t in model.types:
@@ -112,7 +112,7 @@ def needs(model: Owner) -> tuple[Need, ...]:
 
 
 def match(model: Owner, file: TensorFile) -> Matched:
-    """What a file has for each need of a model. Cost: that of the tensors.
+    """Match a file's tensors with the needs of a model. Cost: linear in the tensors.
 
     One that `abw train` wrote has them by their own names, whatever the model's map says of others.
     """
@@ -129,7 +129,7 @@ def match(model: Owner, file: TensorFile) -> Matched:
 
 
 def read_file(weights: Weights) -> TensorFile | None:
-    """The file that a model names, None where it names none.
+    """Read the file that a model names; None if it names none.
 
     Errors: as `read_tensors`, as a SpecError where the spec names the file.
     """
@@ -144,7 +144,7 @@ def read_file(weights: Weights) -> TensorFile | None:
 
 
 def load_weights(model: Owner) -> Trained | None:
-    """The weights that a model names, as float32; None where it names no file.
+    """Load the weights that a model names, as float32; None if it names no file.
 
     Errors: SpecError with all that is missing, misshapen or left over at once; those of `read_file`.
     """

@@ -16,7 +16,7 @@ Ints = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class ResultRefs:
-    """What a model gives back under one name: m values, in the order of their instances and vertices.
+    """An output of a model: m values, in the order of their instances and vertices.
 
     `reference` (m,) are value references (see `Network.width`), `vertex` (m,) and `instance` (m,) say whose
     they are, as in `Graph`.

@@ -135,7 +135,7 @@ def is_user_policy(name: str) -> bool:
 
 
 def load_user_policy(name: str) -> Validated:
-    """A policy of one's own, made without arguments; each of its schedules is checked (`Validated`).
+    """Load your own policy, made without arguments; each of its schedules is checked (`Validated`).
 
     A file's class need not be named where it has but one with a method `schedule`; modules are looked for
     where Python does, and in the folder at hand. Its code is run. What it raises becomes an AbwError with the

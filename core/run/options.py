@@ -19,7 +19,7 @@ from abw.core.spec.load import Overrides
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonOptions:
-    """Options of a run that specs and programs share.
+    """The options that runs of specs and programs share.
 
     `told`: the executor's own options (`get_executor`). `output`: the file of outputs, by default in the
     run's folder. `keep`: whether the run stays on disk, with a `note` and `tags`. `shard`: the section of the

@@ -220,7 +220,7 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
         return [replace(row, name=n) if row.name == "" else row for n, row in enumerate(found, first)]
 
     def not_finite(self, rows: Sequence[Row]) -> int:
-        """How many numbers of arrays are NaN or infinite."""
+        """Count the numbers of arrays that are NaN or infinite."""
         arrays = (array for row in rows for array in arrays_of(row.result))
         return sum(int((~np.isfinite(array)).sum()) for array in arrays if array.dtype.kind == "f")
 
@@ -251,7 +251,7 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
         }
 
     def more(self) -> dict[str, Any]:
-        """The mini-batch."""
+        """Describe the mini-batch."""
         return {"batch": self.options.batch, "auto_batch": []}
 
 
@@ -264,7 +264,7 @@ class RanProgram(Ran[Sequence[Row]]):
     ran: Executed
 
     def read(self) -> list[Row]:
-        """What each instance gave. Errors: AbwError with what a program raised, unless that is left out."""
+        """Return each instance's result. Errors: AbwError with what a program raised, if not left out."""
         rows, ends, items, feed = [], self.ran.ends, self.items, self.run.feed
         instances = zip(items.names, items.lines.tolist(), items.numbers.tolist(), ends, strict=True)
         for name, line, number, end in instances:

@@ -70,7 +70,7 @@ class LocalSteps:
         self._epoch: tuple[int, Workload, tuple[Targets, ...]] | None = None
 
     def opened(self, epoch: int) -> tuple[Workload, tuple[Targets, ...]]:
-        """The instances in the order of an epoch, which seed and epoch say, and their targets."""
+        """Return the instances in the order that seed and epoch determine, and their targets."""
         if self._epoch is None or self._epoch[0] != epoch:
             order = np.random.default_rng([self.learner.seed, epoch]).permutation(len(self.instances))
             shuffled, at = permuted(self.instances, order), vertices_of(self.instances, order)
@@ -79,7 +79,7 @@ class LocalSteps:
         return self._epoch[1:]
 
     def gradients(self, epoch: int, first: int) -> Iterator[Found]:
-        """See `Steps.gradients`; each is planned while other threads sum up the gradients of the one before.
+        """See `Steps.gradients`; each is planned while other threads sum the previous one's gradients.
 
         On one thread small ones are planned several at a time.
         """
@@ -200,7 +200,7 @@ class Loop:
         return f"{step}/{steps}, loss {loss:.4f}, {rate:,.0f} instances/s, {_span(left)} left"
 
     def _finish(self, rate: float, factor: float) -> None:
-        """The metrics of an epoch, its row of the curve, and a checkpoint."""
+        """Compute an epoch's metrics, add its row to the curve, and write a checkpoint."""
         learner, position = self.learner, self.position
         row: dict[str, Any] = {
             "epoch": position.epoch + 1,

@@ -28,8 +28,8 @@ UserLoss = Callable[[Mapping[str, Floats]], tuple[float, Mapping[str, Floats]]]
 class Trainer:
     """A model that learns step by step; made by `LoadedModel.trainer`.
 
-    After a step the model itself has the new weights. `params` are the weights by name, to be read and
-    written; `flat` is all of them in one vector, of which those are views. After writing call `changed`.
+    After a step the model itself has the new weights. `params` are the weights by name, readable and
+    writable; `flat` is one vector of all of them, of which they are views. Call `changed` after writing.
     """
 
     def __init__(self, learner: Learner, workload: Callable[[object], Workload]) -> None:
@@ -48,13 +48,13 @@ class Trainer:
         return self.learner.params.flat
 
     def changed(self) -> None:
-        """Parameters were written: use them from now on."""
+        """Use parameters that were written from now on."""
         self.learner.passes.changed()
 
     def step(self, instances: object, loss: UserLoss | None = None) -> float:
-        """Take a step on some instances; the loss before it, divided as the section `train` says.
+        """Take a step on some instances; returns the loss before it, divided as the section `train` says.
 
-        Errors: as `LoadedModel`'s calls, and AbwError where the loss is not finite.
+        Errors: those of calls of `LoadedModel`, and AbwError if the loss is not finite.
         """
         found, divisor = self._found(instances, loss, self.learner.stepper.done)
         self.learner.apply(found.gradient)
@@ -63,10 +63,11 @@ class Trainer:
     def gradient(
         self, instances: object, loss: UserLoss | None = None, *, dropout: bool = False
     ) -> tuple[float, Floats]:
-        """The loss of some instances, and its gradient as a vector like `flat`.
+        """Return the loss of some instances and its gradient as a vector like `flat`.
 
-        Several processes can each take this of instances of their own, average the vectors, and `apply` that.
-        With `dropout` words and values are left out as in a step.
+        Several processes can each compute this on their own instances, average the vectors, and `apply` the
+        result.
+        `dropout`: drop words and values as in a step.
         """
         found, divisor = self._found(instances, loss, self.learner.stepper.done if dropout else None)
         return found.loss / divisor, single(found.gradient.vector(self.learner.params))
@@ -91,16 +92,16 @@ class Trainer:
         on_epoch: Callable[[Row], object] = lambda _: None,
         folder: str | Path | None = None,
     ) -> list[Row]:
-        """Train for some epochs (the spec's), in mini-batches of the spec's size; a row an epoch.
+        """Train for some epochs (the spec's), in mini-batches of the spec's size; returns a row for each
+        epoch.
 
-        After each epoch the spec's metrics and `metrics` of your own are told by `dev`: from the values of
-        outputs and what they should be, each by name an array an instance, to a number. `on_step` hears of
-        each step (epoch, step, steps, loss), `on_epoch` of each row; raising StopIteration in
-        them ends training.
-        With a `folder` there is a checkpoint after every epoch, every minute and on Ctrl-C, and what such a
-        folder holds already is gone on from, with the same bits if the data are the same.
+        After each epoch the spec's metrics and your own `metrics` are computed on `dev`. A metric maps
+        outputs and targets, each by name an array for each instance, to a number. `on_step` is called with
+        each step (epoch, step, steps, loss), `on_epoch` with each row; raising StopIteration in them ends
+        training. With a `folder`, a checkpoint is written after every epoch, every minute and on Ctrl-C, and
+        training continues from one that is there, with the same bits if the data are the same.
 
-        Errors: as `step`, and AbwError for a metric whose name is taken, or that gives no number.
+        Errors: as `step`, and AbwError for a metric whose name is taken, or that returns no number.
         """
         learner, user = self.learner, dict(metrics or {})
         refuse_metric_names(user, learner.training, dev=dev is not None)
