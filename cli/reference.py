@@ -33,8 +33,10 @@ The output of `abw COMMAND --help`; `abw --help` has a line for each. `abw --ins
 _SHARED = """\
 ## Shared options
 
-Each command names those that it has, with their defaults.
+All commands have `--quiet` and `--json`. Each names the others that it has, with their defaults.
 """
+# The options of every command.
+EVERY = "--quiet", "--json"
 _BENCH = "abw bench "
 # An option that so many commands have in the same words is described once.
 SEVERAL = 3
@@ -72,7 +74,7 @@ def reference() -> str:
 
 
 def _link(name: str) -> str:
-    return f"[`{name}`](#{name.replace(' ', '-')})"
+    return f"[`{name.removeprefix('abw ')}`](#{name.replace(' ', '-')})"
 
 
 def _shared(commands: Iterable[Command]) -> dict[str, Described]:
@@ -108,8 +110,9 @@ def _command(name: str, command: Command, shared: Mapping[str, Described]) -> It
     is_shared = {row: shared.get(_flag(row)) == row[:2] for row in options}
     if own := [row for row in options if not is_shared[row]]:
         yield from _list(own)
-    if also := [f"`{_flag(row)}`{f' ({row[2]})' if row[2] else ''}" for row in options if is_shared[row]]:
-        yield f"[Shared options](#shared-options): {', '.join(also)}.\n"
+    named = [row for row in options if is_shared[row] and _flag(row) not in EVERY]
+    if also := [f"`{_flag(row)}`{f' ({row[2]})' if row[2] else ''}" for row in named]:
+        yield f"[Shared](#shared-options): {', '.join(also)}.\n"
 
 
 def _options(command: Command) -> list[Row]:
