@@ -182,7 +182,7 @@ def test_check_shows_the_backward_pass(abw: Abw) -> None:
     assert "each neighbour has the gradient of the sum" in abw("check", "lattice", "--backward").out
     done = abw("check", "greedy", "--backward")
     assert done.code != 0
-    assert "make an output of the scores behind them" in done.err
+    assert "make their scores an output" in done.err
     (cell,) = abw("check", "specs/cells/linear.yaml", "--backward", "--json").json()["types"]
     assert cell["equations"][0] == "d_x = transpose(W) @ g_y"
     assert cell["weights"] == ["b += d_b", "W += outer(d_b, x)"]

@@ -255,4 +255,4 @@ def test_what_cannot_be_served_is_said(home: Path) -> None:
         return " ".join(done.stderr.split())
 
     assert "broken.py could not be run" in said(f"{home}/broken.py:read")
-    assert "critical is the usual" in said(f"{home}/reader.py:read", "--policy", "fsm").replace("│ ", "")
+    assert "the default is critical" in said(f"{home}/reader.py:read", "--policy", "fsm").replace("│ ", "")

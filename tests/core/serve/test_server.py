@@ -346,7 +346,9 @@ def test_what_cannot_be_served_is_said(home: Path) -> None:
         assert done.returncode and "Traceback" not in done.stderr
         return done.stderr
 
-    assert "with `frequency` an instance's outputs depend on the file" in said("bilstm-chars", "--port", "0")
+    assert "with `frequency` an instance's outputs depend on the rest of its file" in said(
+        "bilstm-chars", "--port", "0"
+    )
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert f"cannot listen on 127.0.0.1:{port}" in said("treelstm", "--port", port)
