@@ -65,8 +65,7 @@ class Trainer:
     ) -> tuple[float, Floats]:
         """Return the loss of some instances and its gradient as a vector like `flat`.
 
-        Several processes can each compute this on their own instances, average the vectors, and `apply` the
-        result.
+        Several processes can each compute this on their own instances, average the vectors, and `apply` that.
         `dropout`: drop words and values as in a step.
         """
         found, divisor = self._found(instances, loss, self.learner.stepper.done if dropout else None)
@@ -92,8 +91,7 @@ class Trainer:
         on_epoch: Callable[[Row], object] = lambda _: None,
         folder: str | Path | None = None,
     ) -> list[Row]:
-        """Train for some epochs (the spec's), in mini-batches of the spec's size; returns a row for each
-        epoch.
+        """Train for some epochs (the spec's), in mini-batches of the spec's size; returns a row an epoch.
 
         After each epoch the spec's metrics and your own `metrics` are computed on `dev`. A metric maps
         outputs and targets, each by name an array for each instance, to a number. `on_step` is called with
