@@ -103,7 +103,7 @@ NODES_HELP = (
 NODES = option(NODES_HELP, shown="cell")
 NODES_OF_ANY = option(NODES_HELP, default="cell")
 # Why some options cannot be used with programs.
-WHOLE = "graphs are looked at as wholes, and a program's comes to be while it runs"
+WHOLE = "graphs are looked at as wholes, and a program's graph grows while it runs"
 FSM_LATER = "fsm is learned from graphs before anything runs, and a program has none then"
 ENCODING = option(ENCODING_HELP, shown="best", program=FSM_LATER)
 FORMAT = option("Data format of a program; json: one JSON value on each line.", shown="by the file's ending")

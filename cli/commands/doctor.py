@@ -14,7 +14,7 @@ from abw.cli.groups import group, option, without
 
 @group
 class Warming:
-    """What is compiled beforehand."""
+    """The code to compile beforehand."""
 
     warm: Path | None = option(
         "Compile this model or program.py:function and learn its policy, so that the next process starts at "

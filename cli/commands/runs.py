@@ -226,7 +226,7 @@ def rm(
 
 @group
 class Pruning:
-    """What is left."""
+    """Which runs are kept."""
 
     keep: int = option("Number of latest runs to keep.", "N", default=..., least=0)
 

@@ -29,7 +29,7 @@ class Sidecar:
 
     @property
     def fields(self) -> dict[str, FieldSchema]:
-        """What the arrays are."""
+        """The schemas of the arrays, by name."""
         return {
             name: FieldSchema(frozenset(rows), False, f"floats in {self.path.name}", _size(rows))
             for name, rows in self.rows.items()

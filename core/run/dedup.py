@@ -59,9 +59,9 @@ class Deduplicator:
         return dedup(graph, self.keys, apart, part)
 
     def adaptive(self, graph: Graph, part: NDArray[np.int32] | None = None) -> Graph:
-        """The same for the next mini-batch of a run: `auto` looks less often where that has not paid.
+        """Leave out equal nodes of a run's next mini-batch: `auto` looks less often where that has not paid.
 
-        It depends on the mini-batches before, not on a clock: the same run has the same nodes again.
+        The choice depends on the mini-batches before, not on a clock: the same run has the same nodes again.
         """
         if self.pause and self.mode == "auto":
             self.pause -= 1

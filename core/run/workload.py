@@ -124,7 +124,7 @@ class Workload:
         return equal(graph, part=part) if equal else graph
 
     def next_graph(self, first: int, last: int, divide: Callable[[Graph], Ints | None]) -> Graph:
-        """The same of a run's next mini-batch, with equal nodes looked for where that has paid lately.
+        """The graph of a run's next mini-batch, with equal nodes looked for where that has paid lately.
 
         `divide` gives the parts of a graph. Errors: SpecError.
         """

@@ -39,7 +39,7 @@ class Gone(Exception):  # noqa: N818 (no error)
 
 
 class Service:
-    """What the addresses share."""
+    """The state that all addresses share."""
 
     def __init__(self, dispatcher: Dispatcher, name: str | None = None) -> None:
         """`name`: the model's name in addresses, by default its spec's."""

@@ -131,8 +131,8 @@ def largest_of(instances: Instances, batch: int, epochs: int, seed: int) -> NDAr
 
 
 def gradient_bytes(passes: Passes) -> int:
-    """Of all parameters, and of the rows of tables that the mini-batch reads, with room for twice as many
-    and for what their sums lose."""
+    """Return the bytes of gradients: of all parameters, and of the table rows that the mini-batch reads, with
+    room for twice as many and for what their sums lose."""
     source, made = passes.made.training.source, passes.made
     total: int = 4 * sum(math.prod(p.shape) for p in source.params)
     read = np.unique(-1 - made.constant.astype(np.int64))

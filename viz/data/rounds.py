@@ -1,4 +1,4 @@
-"""Pictures of growth: round by round what came to be, what was decided there, and how clearly."""
+"""Pictures of growth: round by round the new vertices, their decisions, and how clearly."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Growth: whose the new nodes are, what comes to be, and what is decided."""
+"""Growth: which vertices rounds create, and by which decisions."""

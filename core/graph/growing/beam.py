@@ -53,7 +53,7 @@ def log_shares(scores: Scores, row: Places, number: Places) -> Totals:
 
 
 def log_softmax(scores: Scores) -> Totals:
-    """The same of all of the scores (n, choices)."""
+    """Log-softmax of all scores (n, choices), in units that add exactly."""
     shifted = relative(scores)
     found: Totals = (shifted - _wholes(shifted)[:, None] + IN_UNITS) - IN_UNITS
     return found

@@ -42,7 +42,7 @@ class Margins:
 
 
 def margins(decision: Decision, columns: Columns, at: Ints, read: Read, made: Ints) -> Margins:
-    """Of what one decision chose, `made` (m,) at vertices (m,). Raises ScoreError. Linear in the scores."""
+    """Measure how clearly a decision chose `made` (m,) at vertices (m,). Raises ScoreError."""
     fate = np.full(len(at), MADE, np.int32)
     if decision.how == "chance":
         score = np.where(made == 1, decision.limit, 1 - decision.limit)
@@ -68,7 +68,7 @@ def margins(decision: Decision, columns: Columns, at: Ints, read: Read, made: In
 
 
 def beam_margins(decision: Decision, columns: Columns, at: Ints, read: Read, picks: Picks) -> Margins:
-    """Of what `best` picked, and of the vertices `at` where it picked nothing. As above.
+    """Measure how clearly `best` picked, also at the vertices `at` where it picked nothing.
 
     `columns` and `picks` number vertices alike.
     """

@@ -26,7 +26,7 @@ Given = tuple[NDArray[np.float32], ...]
 
 
 class Rounds:
-    """The rounds of a mini-batch; vertices come to be in its columns.
+    """The rounds of a mini-batch, which add vertices to its columns.
 
     Of each round `open`, then `graph` and `decide`, or what is chosen is written into the columns, and picks
     are told (`pick`); then `grow`. Cost of each beside what is computed: some 10 us.

@@ -1,4 +1,4 @@
-"""The compiled walk over a model's growth: what rounds compute, and which vertices come to be by decisions.
+"""The compiled walk over a model's growth: what rounds compute, and which vertices decisions create.
 
 `bytecode.py` writes the steps, `state.py` names the words of the state. A step works on registers: lists of
 vertices, rows, references, numbers or truths, an entry for each of the vertices that it is about. -1 stands

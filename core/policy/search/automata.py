@@ -186,7 +186,7 @@ def grown(found: Automata) -> Automata:
 
 
 def bytes_of(found: Automata) -> int:
-    """What the states take."""
+    """Return the bytes that the states take."""
     return sum(array.nbytes for array in found.states)
 
 

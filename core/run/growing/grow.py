@@ -1,4 +1,4 @@
-"""Mini-batches that grow: what is given is computed, then round after round what came to be, then the rest.
+"""Mini-batches that grow: what is given is computed, then round after round the new vertices, then the rest.
 
 A round makes the nodes of new vertices, plans and executes these alone, decides, and adds vertices; values
 stay where they are. The finished mini-batch is as any other: instances, their graph, its schedule and plan,
@@ -119,7 +119,7 @@ def grow(
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """What there is of a mini-batch's vertices once no more come to be: see `Grown`."""
+    """A mini-batch's vertices once growth has ended: see `Grown`."""
 
     order: Order
     rounds: int
@@ -252,7 +252,7 @@ class _Growing:
         return Schedule(types, ptr, np.concatenate([np.zeros(0, np.int32), *nodes]))
 
     def _end(self, shares: Sequence[Share], rounds: int, driven: str | None) -> _End:
-        """What there is of vertices once no more come to be."""
+        """Collect the vertices once growth has ended."""
         with self.clock("construct"):
             order = self.columns.ordered(self.last - self.first)
             picks = picks_of(self.batch, shares, order)

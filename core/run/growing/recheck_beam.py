@@ -80,7 +80,7 @@ class _Again:
         self.total[new] = np.where(there, before[rows] + share, -np.inf)
 
     def last(self) -> Totals:
-        """The same of the best hypothesis of each instance in the end."""
+        """The total of the best hypothesis of each instance in the end."""
         picks = self.picks
         ended = self.kept[picks.ended[self.kept]]
         most = np.full(int(self.whose.max(initial=0)) + 1, -np.inf)

@@ -1,4 +1,4 @@
-"""Growing by compiled rounds: room for what comes to be, threads that each grow instances of their own."""
+"""Growth by compiled rounds: room for new vertices, and threads that each grow instances of their own."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class _Growth:
         self.shares = self._shared()
 
     def run(self) -> Computed | None:
-        """Round after round until nothing comes to be."""
+        """Run round after round until no vertex is added."""
         self._place()
         going = [share for share in self.shares if share.start()]
         while going:

@@ -118,7 +118,7 @@ class CompiledTape:
         self._words[word + 1] = len(to.words) if isinstance(to, Table) else to.size
 
     def begin(self, base: int) -> None:
-        """As in `Tape`."""
+        """Begin a run, and forget the values of earlier ones."""
         self._epochs.start()
         self._words[at.BASE], self._words[at.BATCHES] = base, 0
         for c, rows in self._given.items():
@@ -128,13 +128,13 @@ class CompiledTape:
         self._read = self._epochs.guarded(self._values)
 
     def place(self, type: Ints, row: Ints) -> None:
-        """As in `Tape`."""
+        """Note types and rows of this run's nodes in these arrays."""
         self._type, self._row = type, row
         self._point(at.TYPE, type)
         self._point(at.ROW, row)
 
     def bring(self, constant: int, since: int, values: Floats) -> None:
-        """As in `Tape`. Cost: some 10 us, and a copy."""
+        """Append rows of a field to those of this run. Cost: some 10 us, and a copy."""
         if constant not in self._given:
             return
         field, fields = self._field[constant], self._fields.words
@@ -151,7 +151,7 @@ class CompiledTape:
         fields[field + at.BROUGHT], fields[field + at.SINCE] = after, since
 
     def advance(self, words: Longs, nodes: int, first: int) -> Advanced:
-        """As in `Tape`. Cost: some 2 us beside the kernels, and 30 ns a node."""
+        """Execute the nodes that words name. Cost: 2 us besides the kernels, and 30 ns a node."""
         if nodes > self._room or len(words) > self._room_of_words:
             self._grow(nodes, len(words))
         status = advance(self._words, address(words), len(words), first)
@@ -161,7 +161,7 @@ class CompiledTape:
         return _ENDS[status]
 
     def round(self, head: int, first: int, asked: int) -> list[int] | None:
-        """As in `Tape`. Cost: some 1 us beside the kernels, 30 ns a node and a few a question."""
+        """Execute and answer what was recorded. Cost: 1 us besides the kernels, 30 ns a node."""
         if asked > len(self._answers):
             self._reserve_answers(asked)
         self._status = answer_round(self._words, head, first)
@@ -171,7 +171,7 @@ class CompiledTape:
         return found
 
     def make_room(self, words: int) -> bool:
-        """As in `Tape`."""
+        """Make room for so many words if `round` lacked it."""
         if self._status != FULL:
             return False
         if words > min(self._room, self._room_of_words):
@@ -210,7 +210,7 @@ class CompiledTape:
         self.take(held)
 
     def leave(self) -> Ints:
-        """As in `Tape`."""
+        """Return how many rows of each arena are taken, before a plan goes on (A,)."""
         rows = self._taken()
         self._epochs.go_on(rows, self._arenas)
         return rows
@@ -220,17 +220,17 @@ class CompiledTape:
         return found
 
     def take(self, rows: Ints) -> None:
-        """As in `Tape`."""
+        """Go on behind so many rows of each arena, which a plan has taken."""
         self._rows[0] = rows
         self._rows[1] = [len(view) for view in self._memory.views]
 
     @property
     def batches(self) -> int:
-        """As in `Tape`."""
+        """The number of batches that the tape has run since `begin`."""
         return int(self._words[at.BATCHES])
 
     def values(self, references: Longs) -> Array:
-        """As in `Tape`."""
+        """Copy the values of m references of one shape (m, *shape)."""
         return self._read(references)
 
     def _values(self, references: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
@@ -248,8 +248,9 @@ class CompiledTape:
         return found
 
     def best(self, k: int, handles: Longs, ptr: Longs, plus: Doubles) -> list[list[Picked]] | None:
-        """As in `Tape`. Cost: some 10 us, two passes over the values, and 0.5 us a question; the first time
-        of a k and a size some 50 ms, from a file 5.
+        """Find the k best elements. Cost: some 10 us, two passes over the values, and 0.5 us a question.
+
+        The first time of a k and a size it takes some 50 ms, from a file 5.
         """
         asked = len(ptr) - 1
         reference = (int(handles[0]) >> self._bits) - int(self._words[at.BASE])

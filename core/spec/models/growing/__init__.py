@@ -1,1 +1,1 @@
-"""The section `grow` of a model: kinds of vertices that come to be while it runs."""
+"""The section `grow` of a model: kinds of vertices created while it runs."""

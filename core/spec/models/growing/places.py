@@ -301,7 +301,7 @@ def clause_of(scope: Scope, to: GrowingKind, node: Mapping, adds: Scalar, scopes
 
 
 def _vertex(scope: Scope, to: GrowingKind, name: str, text: Scalar, scopes: Scopes) -> Place | None:
-    """What a link is given."""
+    """Read the vertex that a new vertex's link leads to."""
     report, link = scopes.report, to.links[name]
     known = _names(scope, scopes)
     try:
@@ -335,7 +335,7 @@ def _a(kinds: frozenset[str]) -> str:
 
 
 def _number(scope: Scope, to: GrowingKind, name: str, text: Scalar, scopes: Scopes) -> Number | int | None:
-    """What a field is given."""
+    """Read the number that a new vertex's field has."""
     report, rows = scopes.report, to.fields[name]
     table = scopes.table(rows) if rows is not None else None
     try:

@@ -1,4 +1,4 @@
-"""The section `grow` of a model: kinds of vertices that come to be while it runs."""
+"""The section `grow` of a model: kinds of vertices created while it runs."""
 
 from __future__ import annotations
 
