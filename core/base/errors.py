@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 
 class AbwError(Exception):
@@ -22,8 +23,18 @@ class AbwError(Exception):
         self.hint = hint
         self.exit_code = exit_code
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, vars(self))
+
     def __str__(self) -> str:
         return printable(f"{self.message}\n  hint: {self.hint}" if self.hint else self.message)
+
+
+def _restored(kind: type[AbwError], args: tuple[Any, ...], content: dict[str, Any]) -> AbwError:
+    """Make an error from another process again, without the arguments that it was first made of."""
+    error = kind.__new__(kind, *args)
+    vars(error).update(content)
+    return error
 
 
 class InterruptedWorkError(AbwError):

@@ -1,12 +1,13 @@
-"""Hints of errors."""
+"""Hints of errors, and errors of other processes."""
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
 
-from abw.core.base.errors import missing_file
+from abw.core.base.errors import AbwError, DataError, InstanceError, Problem, Span, SpecError, missing_file
 
 
 def test_a_missing_file_has_the_nearest_name_else_those_of_its_kind(tmp_path: Path) -> None:
@@ -33,3 +34,17 @@ def test_an_ending_alone_makes_no_name_near(tmp_path: Path) -> None:
 def test_a_missing_file_in_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert missing_file(Path("weights.pt")) == f"the folder {tmp_path} holds no file *.pt"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AbwError("no", hint="yes", exit_code=2),
+        SpecError([Problem("wrong", Span("a.yaml", 3, 2)), Problem("also wrong", None, "mend it")]),
+        InstanceError(Problem("wrong", None), 4),
+        DataError([Problem("wrong", Span("a.txt", 7))]),
+    ],
+)
+def test_an_error_of_another_process_is_the_same(error: AbwError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)
