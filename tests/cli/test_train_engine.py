@@ -15,7 +15,7 @@ from tests.cli.conftest import Abw
         (("sst", "--engine", "ray"), "--engine and --workers go together"),
         (("sst", "--workers", "2"), "--engine and --workers go together"),
         (("sst", "--engine", "ray", "--workers", "2", "--check"), "it works only in one process"),
-        (("--resume", "1", "--engine", "ray", "--workers", "2"), "a training goes on as it was begun"),
+        (("--resume", "1", "--engine", "ray", "--workers", "2"), "a training continues with its own options"),
         (("sst", "--engine", "mpi", "--workers", "2"), "does not take 'mpi'"),
     ],
 )

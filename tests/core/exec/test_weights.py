@@ -313,7 +313,7 @@ def test_names_of_the_models_own_need_no_map(root: Path, tmp_path: Path) -> None
         load_weights(model)
     messages = [p.message for p in caught.value.problems]
     assert len(messages) == 6  # words, h0, c0, and one for each type
-    assert any("has nothing for 'char.Wi', 'char.Wf'" in message for message in messages)
+    assert any("has no tensor for 'char.Wi', 'char.Wf'" in message for message in messages)
     assert any("char: PREFIX.*" in p.hint for p in caught.value.problems)
 
 
