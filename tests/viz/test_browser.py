@@ -106,7 +106,7 @@ def test_the_machine_is_called_what_it_is(fig1_page: Path) -> None:
         assert text(page, "#machine-name") == "the policy as a state machine"
         page.click("#policies button:nth-child(2)")
         assert text(page, "#machine-name") == "the states that the policy met"
-        assert "the policy itself is a rule" in text(page, "#machine-said")
+        assert "the policy is a rule" in text(page, "#machine-said")
 
 
 def test_play_runs_to_the_end_and_stops(fig1_page: Path) -> None:
