@@ -24,6 +24,7 @@ from abw.core.jit.addresses import (
     longs_in,
 )
 from abw.core.jit.decorators import fragment
+from abw.core.jit.splitmix import GOLDEN, fraction, mix
 
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
@@ -35,10 +36,6 @@ ARGUMENTS = 8
 DECISION, VERTICES, ALLOWED, HOW, CHOSEN, VALUES, COUNT = range(1, ARGUMENTS)
 HOWS = ("argmax", "sample", "best", "over", "chance")
 ARGMAX, SAMPLE, BEST, OVER, CHANCE = range(len(HOWS))
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_24, _27, _30, _31, _32, _11 = (np.uint64(n) for n in (24, 27, 30, 31, 32, 11))
 
 # How exponentials are found: the least number that counts; what leaves the nearest whole number in the last
 # bits of a sum; the coefficients of a power of 2 as a polynomial; what is counted, and what leaves the number
@@ -192,15 +189,10 @@ def _drawn(words: int, vertex: int, decision: int) -> float:
     """
     state = longs_at(words, at.WORDS)
     number = longs_in(state, at.NUMBERS)[column(state, state[at.INSTANCE])[vertex + 1]]
-    x = np.uint64(number) << _32 | np.uint64(column(state, state[at.INDEX])[vertex + 1])
-    x ^= np.uint64(column(state, state[at.KIND])[vertex + 1]) << _24
+    x = np.uint64(number) << np.uint64(32) | np.uint64(column(state, state[at.INDEX])[vertex + 1])
+    x ^= np.uint64(column(state, state[at.KIND])[vertex + 1]) << np.uint64(24)
     salt = np.uint64(longs_in(state, at.SALTS)[decision])
-    for turn in range(2):
-        x += salt if turn == 0 else _GOLDEN
-        x = (x ^ (x >> _30)) * _FIRST
-        x = (x ^ (x >> _27)) * _SECOND
-        x ^= x >> _31
-    return np.float64(x >> _11) * 2.0**-53
+    return fraction(mix(mix(x + salt) + np.uint64(GOLDEN)))
 
 
 @fragment
