@@ -34,10 +34,9 @@ def dedup(
         tables = tuple(table if table.vocab else replace(table, rows=ROWS) for table in model.tables)
         plain = ready(replace(model, tables=tables), PRESETS["abw"])
         networks = plain.networks
-        found = Deduplicator.of("on", networks.network, networks.program.edges)
-        shared = replace(plain, networks=replace(networks, equal=found))
-        graph = plain.read().graph(0, instances)
         keys = keys_of(networks.network, networks.program.edges)
+        shared = replace(plain, networks=replace(networks, equal=Deduplicator("on", keys)))
+        graph = plain.read().graph(0, instances)
         contenders: dict[str, Work] = {
             "plain": partial(_run, plain, instances),
             "shared": partial(_run, shared, instances),

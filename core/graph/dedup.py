@@ -161,6 +161,8 @@ def _first_rows(graph: Graph, apart: NDArray[np.bool_] | None) -> Ints:
     Fields that only types which stay `apart` read are left as they are.
     """
     operand, network = graph.operand.copy(), graph.network
+    if not network.given:
+        return operand
     readers = [t for i, t in enumerate(network.types) if apart is None or not apart[i]]
     read = {number for t in readers for slot in t.slots for number in slot.constants}
     for number, rows in zip(network.given, graph.given, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -9,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.dedup import Keys, dedup, keys_of
-from abw.core.graph.edges import EdgeSlots
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import arenas_of
@@ -42,10 +42,13 @@ class Deduplicator:
         arenas = arenas_of(self.keys.network)
         self.flops = np.asarray(arenas.product_flops + arenas.other_flops, np.float64)
 
-    @classmethod
-    def of(cls, mode: DedupMode, network: Network, edges: EdgeSlots | None) -> Deduplicator | None:
-        """One for a network's graphs; None where equal nodes are not looked for. `edges`: see `Keys`."""
-        return None if mode == "off" else cls(mode, keys_of(network, edges))
+    def like(self, network: Network) -> Deduplicator:
+        """The same for another network with edges in the same slots."""
+        return type(self)(self.mode, keys_of(network, self.keys.edges))
+
+    def compile(self, graph: Graph) -> None:
+        """Compile what looks for equal nodes, by a graph of the network, however small."""
+        dedup(graph, self.keys)
 
     def __call__(
         self, graph: Graph, apart: NDArray[np.bool_] | None = None, part: NDArray[np.int32] | None = None
@@ -54,20 +57,24 @@ class Deduplicator:
 
         What it does depends on the graph alone. For `apart` and `part` see `abw.core.graph.dedup.dedup`.
         """
-        if self.mode == "auto" and len(graph) < LEAST_NODES:
-            return graph
-        return dedup(graph, self.keys, apart, part)
+        return graph if self._too_small(graph) else dedup(graph, self.keys, apart, part)
 
-    def adaptive(self, graph: Graph, part: NDArray[np.int32] | None = None) -> Graph:
+    def _too_small(self, graph: Graph) -> bool:
+        return self.mode == "auto" and len(graph) < LEAST_NODES
+
+    def adaptive(self, graph: Graph, divide: Callable[[Graph], NDArray[np.int32] | None]) -> Graph:
         """Leave out equal nodes of a run's next mini-batch: `auto` looks less often where that has not paid.
 
+        `divide` gives the part of each instance; it is not called where nobody looks.
         The choice depends on the mini-batches before, not on a clock: the same run has the same nodes again.
         """
         if self.pause and self.mode == "auto":
             self.pause -= 1
             return graph
-        made = self(graph, None, part)
-        if made is not graph:
+        if self._too_small(graph):
+            return graph
+        made = dedup(graph, self.keys, part=divide(graph))
+        if self.mode == "auto":
             spared = graph.type_sizes - made.type_sizes
             saved = float(spared @ self.flops) / RATE + int(spared.sum()) * SPARED
             if saved < len(graph) * LOOKED_AT:

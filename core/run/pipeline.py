@@ -248,15 +248,15 @@ def _warm_up(sample: Workload, instances: int, executor: Executor, beside: Besid
     if beside.process:
         sample.graph(0, instances)
         beside.wait(PLAN)
+    if sample.networks.equal:
+        sample.networks.equal.compile(sample.unfused(0, instances))
     # later mini-batches may be larger by more than their number of instances
     times = 2 * -(-sample.model.data.batch // instances)
     batch = planned(sample, Depth(), executor, 0, instances, times=times)
     result = executor.run(batch.plan)
     for refs in batch.graph.results:
         result.values(refs.reference)
-    if (
-        sample.model.growth
-    ):  # the sample has grown already, and outputs of growing instances are read differently
+    if sample.model.growth:  # the sample has grown already; outputs of growing instances are read otherwise
         seeds = open_seeds(sample.model, sample.networks, instances, skip_bad=True)
         clock = Clock("construct", "schedule", "plan", "execute")
         for grown, found in run_all(seeds, Depth(), executor, clock, lambda _: None):

@@ -28,6 +28,7 @@ from abw.core.graph.bytecode import Bytecode, program_of
 from abw.core.graph.cells import cell_network
 from abw.core.graph.construct import construct
 from abw.core.graph.dag import Dag
+from abw.core.graph.dedup import keys_of
 from abw.core.graph.fuse import Fusion, fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import Groups, group_types
@@ -119,7 +120,7 @@ class Workload:
         return self._fused(self.distinct(first, last, part))
 
     def distinct(self, first: int, last: int, part: Ints | None = None) -> Graph:
-        """The workload with a node for every reduction. Errors: SpecError."""
+        """The graph of a mini-batch without equal nodes, every reduction a node. Errors: SpecError."""
         graph, equal = self.unfused(first, last), self.networks.equal
         return equal(graph, part=part) if equal else graph
 
@@ -129,7 +130,7 @@ class Workload:
         `divide` gives the parts of a graph. Errors: SpecError.
         """
         graph, equal = self.unfused(first, last), self.networks.equal
-        return self._fused(equal.adaptive(graph, divide(graph)) if equal else graph)
+        return self._fused(equal.adaptive(graph, divide) if equal else graph)
 
     def _fused(self, graph: Graph) -> Graph:
         return fuse(graph, self.networks.fusion) if self.networks.fusion else graph
@@ -205,9 +206,9 @@ def open_networks(
         phases, _ = phases_of(model.types, model.schema, model.growth)
         growth_model = GrowthModel(model, model.growth, cells, phases)
     found = Networks(cells, program_of(model, cells), ops, growth_model=growth_model)
-    edges = None if ops else found.program.edges
-    if not model.growth:
-        found = replace(found, equal=Deduplicator.of(dedup, found.unfused, edges))
+    if dedup != "off" and not model.growth:
+        keys = keys_of(found.unfused, None if ops else found.program.edges)
+        found = replace(found, equal=Deduplicator(dedup, keys))
     if fuse:
         found = replace(found, fusion=fuse_network(found.unfused))
     groups = group_types(found.network)

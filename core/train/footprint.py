@@ -20,7 +20,6 @@ from abw.core.exec.lower.rows import row_floats
 from abw.core.grad.network import training_network
 from abw.core.plan.plan import outputs_to_keep, plan
 from abw.core.policy.registry import get_policy
-from abw.core.run.dedup import Deduplicator
 from abw.core.run.footprint import (
     CACHE_BYTES,
     LANES,
@@ -112,8 +111,7 @@ def largest_passes(opened: Opened, options: TrainOptions) -> Passes:
     dropout = Dropout(model, networks.cells, options.seed)
     names = dict.fromkeys(model.outputs[loss.output][0] for loss in trained.losses)
     training = training_network(dropout.network, tuple(names))
-    edges = networks.program.edges
-    equal = networks.equal and Deduplicator.of(networks.equal.mode, dropout.network, edges)
+    equal = networks.equal and networks.equal.like(dropout.network)
     graph = dropped(dropout, equal, workload, 0, len(order), 0)
     return passes_of(networks, training, get_policy("sufficient"), graph)
 

@@ -87,9 +87,7 @@ class Learner:
         """Compile what trains the model. Errors: AbwError for what cannot be trained."""
         self.model, self.training, self.seed = model, training_of(model), seed
         self.dropout = Dropout(model, networks.cells, seed)
-        self.equal = networks.equal and Deduplicator.of(
-            networks.equal.mode, self.dropout.network, networks.program.edges
-        )
+        self.equal = networks.equal and networks.equal.like(self.dropout.network)
         names = [model.outputs[loss.output][0] for loss in self.training.losses]
         trained = self.dropout.network
         self.passes = Backward(model, networks, params, policy, names, executor, threads, trained)

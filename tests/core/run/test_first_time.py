@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from abw.core.graph.graph import Graph
 from abw.core.run import pipeline
+from abw.core.run.dedup import LEAST_NODES, Deduplicator
 from abw.core.run.pipeline import FIRST_TIME, RunOptions, run
 from abw.core.spec.load import Overrides
 
@@ -35,3 +37,19 @@ def test_compiling_is_explained_the_first_time_alone(
     assert (FIRST_TIME in told.names) != compiled
     assert ("compile" in told.names) == compiled
     assert "once after installing" in FIRST_TIME
+
+
+def test_what_looks_for_equal_nodes_is_compiled_before_time_counts(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the first instances are too few nodes to look."""
+    looked: list[int] = []
+    compiled = Deduplicator.compile
+
+    def compile(own: Deduplicator, graph: Graph) -> None:
+        looked.append(len(graph))
+        compiled(own, graph)
+
+    monkeypatch.setattr(Deduplicator, "compile", compile)
+    run(root / "specs/treelstm.yaml", Overrides(limit=2), RunOptions(policy="depth", keep=False))
+    assert len(looked) == 1 and 0 < looked[0] < LEAST_NODES
