@@ -7,27 +7,12 @@ import random
 import sysconfig
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from abw.bench.graphs.generators import Instance, generators
 from abw.core.graph.dag import Dag, build_dag
-
-
-class Instance:
-    """One graph under construction: the nodes' types by name, and edges from producer to consumer."""
-
-    def __init__(self) -> None:
-        self.type: list[str] = []
-        self.edges: list[tuple[int, int]] = []
-
-    def add(self, type: str, *producers: int) -> int:
-        """A node, after those that it reads; its number."""
-        node = len(self.type)
-        self.type.append(type)
-        self.edges.extend((p, node) for p in producers)
-        return node
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +49,7 @@ def families(count: int, seed: int) -> Iterator[Family]:
     }
     for name, named in syntax.items():
         yield Family(name, [syntax_tree(f, named) for f in found])
-    made: list[tuple[str, Callable[[random.Random], Instance]]] = [
-        *((f"dependency trees, {k}", dependency_of(k, seed)) for k in (10, 40, 199)),
-        *((f"strings, {k}", partial(string, k)) for k in (4, 20)),
-    ]
-    for name, make in made:
+    for name, make in generators(seed).items():
         rng = random.Random(seed)
         yield Family(name, [make(rng) for _ in range(count)])
 
@@ -106,35 +87,4 @@ def syntax_tree(root: ast.AST, named: Callable[[ast.AST, str, int], str]) -> Ins
         return made.add(named(node, field, len(below)), *below)
 
     build(root, "")
-    return made
-
-
-def dependency_of(types: int, seed: int) -> Callable[[random.Random], Instance]:
-    """Dependency trees, bottom up: a relation prefers six others below it."""
-    rng = random.Random(seed)
-    liked = [[rng.randrange(types) for _ in range(6)] for _ in range(types)]
-
-    def make(rng: random.Random) -> Instance:
-        made = Instance()
-
-        def build(relation: int, depth: int) -> int:
-            many = 0 if depth > 7 else min(4, int(rng.expovariate(0.75 if depth else 0.4)))
-            below = []
-            for _ in range(many):
-                like = liked[relation][min(5, int(rng.expovariate(0.6)))]
-                below.append(build(like if rng.random() < 0.9 else rng.randrange(types), depth + 1))
-            return made.add(f"relation{relation}", *below)
-
-        build(0, 0)
-        return made
-
-    return make
-
-
-def string(types: int, rng: random.Random) -> Instance:
-    """A chain of random types: a schedule is a common supersequence."""
-    made = Instance()
-    last: list[int] = []
-    for _ in range(rng.randint(15, 40)):
-        last = [made.add(f"s{rng.randrange(types)}", *last)]
     return made
