@@ -25,6 +25,7 @@ from abw.core.exec.lower.stages import Gate, Part, Stage, stages_of
 from abw.core.exec.params import Params
 from abw.core.exec.values import fill_constants, read_values
 from abw.core.ir.meanings import Arrays
+from abw.core.ir.model import SPREADS
 from abw.core.ir.operations import OPERATIONS
 from abw.core.plan.plan import Plan
 
@@ -109,7 +110,17 @@ class TorchLevels:
         if reduction == "sum":
             return lambda: empty().index_add_(0, lane, read())
         reduce = "amax" if reduction == "max" else reduction
-        lane = lane.view(-1, *[1] * len(shape)).expand(-1, *shape)
+        each, lane = lane, lane.view(-1, *[1] * len(shape)).expand(-1, *shape)
+        if reduction in SPREADS:
+
+            def spread() -> Tensor:
+                values = read()
+                mean = empty().scatter_reduce_(0, lane, values, "mean", include_self=False)
+                apart = (values - mean[each]).square()
+                found = empty().scatter_reduce_(0, lane, apart, "mean", include_self=False)
+                return found if reduction == "var" else found.sqrt()
+
+            return spread
         return lambda: empty().scatter_reduce_(0, lane, read(), reduce, include_self=False)
 
 

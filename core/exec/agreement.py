@@ -22,7 +22,7 @@ from abw.core.exec.reference import ReferenceExecutor, attend, scores_of
 from abw.core.graph.fuse import Fusion
 from abw.core.graph.graph import Distinct, Graph
 from abw.core.ir.cell import Cell, Op
-from abw.core.ir.model import Attention, Reduction
+from abw.core.ir.model import SPREADS, Attention, Reduction
 from abw.core.ir.operations import OPERATIONS
 
 Array = NDArray[np.float64]
@@ -124,6 +124,12 @@ class ShakenExecutor(ReferenceExecutor):
         value = super()._reduced(reduction, rows)
         if reduction == "max":
             return value
+        if reduction in SPREADS:
+            # the mean's error adds its square
+            size = np.sqrt(rows.shape[-1]) * super()._reduced("mean", np.abs(rows))
+            spread = super()._reduced("var", rows)
+            spread = self._moved(spread, 2 * np.sqrt(rows.shape[-1]) * spread + UNIT * size * size)
+            return spread if reduction == "var" else np.sqrt(np.maximum(spread, 0))
         return self._moved(value, np.sqrt(rows.shape[-1]) * super()._reduced(reduction, np.abs(rows)))
 
     def _attended(self, attention: Attention, values: Array, keys: Array, query: Array) -> Array:

@@ -19,6 +19,7 @@ from abw.core.grad.program import program_of
 from abw.core.graph.dag import Dag, Successors, build_dag
 from abw.core.graph.fuse import edges
 from abw.core.graph.graph import Graph, ResultRefs
+from abw.core.ir.model import SPREADS
 from abw.core.ir.network import LISTED
 
 Ints = NDArray[np.int32]
@@ -126,7 +127,7 @@ def _given(
         row = -1 - constant.first
         rows.append(np.arange(row, row - len(reference), -1, dtype=np.int32))
         given.append(values)
-    means = [t for t, made in enumerate(training.source.types) if made.reduction == "mean"]
+    means = [t for t, made in enumerate(training.source.types) if made.reduction in ("mean", *SPREADS)]
     runs = [np.diff(graph.operand_ptr[slice(graph.type_ptr[t], graph.type_ptr[t + 1] + 1)]) for t in means]
     longest = max((int(run.max(initial=0)) for run in runs), default=0)
     given.append(np.arange(longest + 1, dtype=np.float32)[:, None])

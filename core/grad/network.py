@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.grad.cell import Differentiated, differentiate
-from abw.core.grad.reductions import Part, Parts, Read, attended, largest, means, sums
+from abw.core.grad.reductions import Part, Parts, Read, attended, largest, means, spreads, sums
 from abw.core.graph.cells import MOST_GIVEN
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import QUERY, Attention
@@ -221,6 +221,8 @@ class _Builder:
                 return means(shapes)
             case "max":
                 return largest(shapes)
+            case "var" | "std" as spread:
+                return spreads(shapes, root=spread == "std")
             case Attention() as attention:
                 return attended(attention, shapes[0], shapes[QUERY])
         return None

@@ -76,6 +76,43 @@ def means(shapes: Sequence[Shape]) -> Parts:
     return Parts(tuple(parts), tuple((slot, 0) for slot in range(len(shapes))))
 
 
+def spreads(shapes: Sequence[Shape], *, root: bool) -> Parts:
+    """Each neighbour's difference from the mean, times 2 g / n; of the `root` of a variance g / (n std),
+    which is taken as zero where that is zero.
+    """
+    parts: list[Part] = []
+    gives = []
+    for slot, shape in enumerate(shapes):
+        at, number = len(parts), _several(shapes, slot)
+        draft = Draft()
+        (x,) = _leaves(draft, shape)
+        parts.append(
+            _part(f"value{number}", "edge", draft, (Read("operand", slot),), {"x": x}, {"x": x + 0.0})
+        )
+        draft = Draft()
+        total_, g, count, y = _leaves(draft, shape, shape, (1,), shape)
+        wide = reshaped(spread(count, (1,), (math.prod(shape),)), shape)
+        factor = where(y > 0, g / where(y > 0, y, 1.0), 0.0) if root else 2.0 * g
+        reads: tuple[Read, ...] = (
+            Read("edges", at, 0),
+            Read("gradient", slot),
+            Read("count"),
+            Read("output", slot),
+        )
+        inputs = {"total": total_, "g": g, "count": count, "y": y}
+        outputs = {"mean": total_ / wide, "factor": factor / wide}
+        if not root:
+            reads, inputs = reads[:3], {name: inputs[name] for name in ("total", "g", "count")}
+        parts.append(_part(f"share{number}", "node", draft, reads, inputs, outputs))
+        draft = Draft()
+        x, mean, factor = _leaves(draft, shape, shape, shape)
+        reads = (Read("operand", slot), Read("node", at + 1, 0), Read("node", at + 1, 1))
+        inputs = {"x": x, "mean": mean, "factor": factor}
+        parts.append(_part(f"apart{number}", "edge", draft, reads, inputs, {"each": (x - mean) * factor}))
+        gives.append((at + 2, 0))
+    return Parts(tuple(parts), tuple(gives))
+
+
 def largest(shapes: Sequence[Shape]) -> Parts:
     """The gradient goes to the largest neighbour, element by element; equal ones share it."""
     parts: list[Part] = []

@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 from abw.core.graph import walk as op
 from abw.core.graph.cells import constant_number
 from abw.core.graph.edges import EdgeSlots, edge_slots
-from abw.core.ir.model import FieldSource, Input, Model, NodeSource, NodeType, Source, TableSource, ZeroSource
+from abw.core.ir.model import (
+    SPREADS,
+    FieldSource,
+    Input,
+    Model,
+    NodeSource,
+    NodeType,
+    Source,
+    TableSource,
+    ZeroSource,
+)
 from abw.core.ir.network import Network
 from abw.core.ir.schema import Hop
 
@@ -139,6 +149,13 @@ class _Writer:
     def _aliases(self, t: int, node_type: NodeType) -> None:
         """What stands for a reduction's outputs."""
         outputs = len(node_type.outputs)
+        if node_type.reduction in SPREADS:
+            for s, wanted in enumerate(node_type.inputs):
+                number = constant_number(
+                    self.network.constants, self.network.fields, ZeroSource(), wanted.shape
+                )
+                self._step(op.ALIAS, t, s, 0, 0, -1 - self.network.constants[number].first)
+            return
         for s, source in reduced(node_type)[:outputs]:
             self._step(op.ALIAS, t, s, *self._value_map(source))
         for s, wanted in enumerate(node_type.inputs[:outputs]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abw.core.base.errors import AbwError
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import (
+    SPREADS,
     FieldSource,
     Input,
     Model,
@@ -113,9 +114,12 @@ def _flows(model: Model, constants: tuple[Constant, ...], fields: tuple[str, ...
         changed = False
         for here in (flow for of_type in flows for flow in of_type):
             for producer, output in tuple(here[0]):
-                if model.types[producer].reduction is None:
+                reduction = model.types[producer].reduction
+                if reduction is None:
                     continue
                 producers, values = flows[producer][output]
+                if reduction in SPREADS:  # over one link they pass on zeros
+                    producers = set()
                 if not (producers <= here[0] and values <= here[1]):
                     here[0].update(producers)
                     here[1].update(values)

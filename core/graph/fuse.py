@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from abw.core.graph.dag import Dag, Successors, build_dag
 from abw.core.graph.graph import Distinct, Graph
+from abw.core.ir.model import SPREADS
 from abw.core.ir.network import LISTED, NetType, Network, Slot, order_of
 from abw.core.jit.decorators import allocating, inner, njit
 
@@ -32,13 +33,14 @@ class Fusion:
 def fuse_network(network: Network) -> Fusion:
     """Take out each reduction that cells alone read: no other reduction, and no output of the model.
 
-    Attention stays: a cell that read its list would compute it again for each of its readers.
+    Attention stays: a cell that read its list would compute it again for each of its readers. Variances stay,
+    too: that of one value is no longer that value, as of a list in place it is.
 
     A slot that reads reductions of several kinds keeps them all. Cost: linear in types and flows.
     """
     types = network.types
     read = {p for t in types for s in t.slots for p, _ in s.producers}
-    kinds = {t: kind for t in read if isinstance(kind := types[t].reduction, str)}
+    kinds = {t: kind for t in read if isinstance(kind := types[t].reduction, str) and kind not in SPREADS}
     gone = set(kinds)
     gone -= {p for _, pairs in network.outputs for p, _ in pairs}
     gone -= {p for t in types if t.reduction for s in t.slots for p, _ in s.producers}

@@ -243,10 +243,11 @@ def fill(
                     before |= (there[i] >= BEFORE) & (there[i] <= own[i])
                     behind |= there[i] >= own[i]
                 state[e, WAYS] |= before + 2 * behind
-        elif do == ALIAS:  # a: slot, b: value_map, c: what to add
+        elif do == ALIAS:  # a: slot, b: value_map, c: what to add; d: what one value and none give, or 0
             reduced, value_map = space[rows], space[b]
             for i in range(n):
-                found, several = value_map[reduced[i]], reduced[i] == SEVERAL
+                several = reduced[i] == SEVERAL
+                found = value_map[reduced[i]] if d == 0 else d
                 found += c if found != MISSING else 0
                 alias[place + a] = node + a if several else found
                 node += unit if several else 0

@@ -85,6 +85,20 @@ def mean(xp: Any, x: Any, *axis: float) -> Any:  # noqa: ANN401
     return total / (x.shape[int(axis[0])] if axis else math.prod(x.shape))
 
 
+def var(xp: Any, x: Any, *axis: float) -> Any:  # noqa: ANN401
+    """The mean of the squared differences from the mean."""
+    center = mean(xp, x, *axis)
+    if axis and int(axis[0]) in (1, -1) and len(x.shape) == 2:
+        center = xp.reshape(center, x.shape[0], 1)
+    apart = x - center
+    return mean(xp, apart * apart, *axis)
+
+
+def std(xp: Any, x: Any, *axis: float) -> Any:  # noqa: ANN401
+    """The root of the variance."""
+    return xp.sqrt(var(xp, x, *axis))
+
+
 def smallest(xp: Any, x: Any, *axis: float) -> Any:  # noqa: ANN401
     """The smallest is the largest of the negatives, negated."""
     return -xp.max(-x, *axis)

@@ -44,8 +44,10 @@ class Answer:
 AS_IT_IS = Answer()
 
 # What a list of values can be reduced by on its own.
-Reduction = Literal["sum", "mean", "max"]
+Reduction = Literal["sum", "mean", "max", "var", "std"]
 SIMPLE: tuple[Reduction, ...] = get_args(Reduction)
+# The variance divides by the number of values; these are zeros over one value and over none.
+SPREADS: tuple[Reduction, ...] = ("var", "std")
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,8 @@ OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation i
     _row("max", "the largest of", lambda xp, x, axis, keep: xp.amax(x, axis=int(axis), keepdims=bool(keep))),
     _composite("min", _along("min", "the smallest of"), formulas.smallest),
     _composite("mean", _along("mean", "the mean of"), formulas.mean),
+    _composite("var", _along("var", "the variance of"), formulas.var),
+    _composite("std", _along("std", "the root of the variance of"), formulas.std),
     _composite("norm", _along("norm", "the root of the sum of squares of"), formulas.norm),
     _composite("dot", (
         Form("dot(x, y)", ("n", "n"), "1", "the sum of x * y"),
@@ -206,7 +208,6 @@ ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("view", "unsqueeze", "squeeze", "expand_dims", "flatten", "ravel"), "reshape(x, m, n)"),
     **dict.fromkeys(("matmul", "mm", "mv", "bmm", "inner", "linear"), "W @ x, or dot(x, y)"),
     **dict.fromkeys(("pow", "power"), "square(x), sqrt(x), or exp(y * log(x))"),
-    **dict.fromkeys(("var", "std"), "mean(square(x - mean(x))), and sqrt of it"),
     **dict.fromkeys(
         ("zeros", "ones", "full", "eye"), "a constant of the cell: constants: {ones: {shape: n, value: 1}}"
     ),

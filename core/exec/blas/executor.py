@@ -17,7 +17,7 @@ from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.params import Params
 from abw.core.exec.result_guard import RunEpochs
 from abw.core.exec.values import fill_given
-from abw.core.ir.model import KEYS, SLOPE, Attention
+from abw.core.ir.model import KEYS, SLOPE, SPREADS, Attention
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.counts import Counts, programs_of
@@ -25,7 +25,7 @@ from abw.core.plan.plan import Plan
 
 Floats = NDArray[np.float32]
 
-_REDUCE: dict[str, np.ufunc] = {"sum": np.add, "mean": np.add, "max": np.maximum}
+_REDUCE: dict[str, np.ufunc] = {"max": np.maximum}
 
 
 class BlasExecutor(Executor):
@@ -186,12 +186,18 @@ def _reduce(reduction: str, rows: Floats, ends: NDArray[np.int32], out: Floats) 
     counts = np.diff(ends)
     # NumPy adds rows one after the other: long lists need a wider type
     kind = np.float64 if counts.max() > BLOCK and reduction != "max" else np.float32
+    ufunc = _REDUCE.get(reduction, np.add)
     if (counts == counts[0]).all():
         # equal lists are one more axis, which NumPy reduces much faster than a list of ends
-        rows = rows.reshape(len(out), counts[0], *out.shape[1:])
-        _REDUCE[reduction].reduce(rows, axis=1, dtype=kind, out=out)
+        listed = rows.reshape(len(out), counts[0], *out.shape[1:])
+        ufunc.reduce(listed, axis=1, dtype=kind, out=out)
     else:
-        _REDUCE[reduction].reduceat(rows, ends[:-1], axis=0, dtype=kind, out=out)
-    if reduction == "mean":
+        ufunc.reduceat(rows, ends[:-1], axis=0, dtype=kind, out=out)
+    if reduction in ("mean", *SPREADS):
         out /= counts.astype(np.float32).reshape(-1, *[1] * (out.ndim - 1))
+    if reduction in SPREADS:
+        apart = rows - np.repeat(out, counts, axis=0)
+        _reduce("mean", apart * apart, ends, out)
+    if reduction == "std":
+        np.sqrt(out, out=out)
     return out

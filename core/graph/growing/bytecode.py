@@ -24,6 +24,7 @@ from abw.core.graph.growing.names import (
 )
 from abw.core.ir.growth import MEMBER, Clause, Decision, GrowingKind, Growth, Number, Place, Test, Tests
 from abw.core.ir.model import (
+    SPREADS,
     FieldSource,
     Input,
     Model,
@@ -293,7 +294,8 @@ class _Writer:
             assert isinstance(source, NodeSource)
             self._values(s, there, (), source, fresh=True)
         nodes = self._new(2 + outputs)
-        self._step(op.REDUCE, nodes, vertices, owner, 0, node_type.listed, outputs)
+        several = node_type.reduction in SPREADS
+        self._step(op.REDUCE, nodes, vertices, owner, several, node_type.listed, outputs)
         with self._unless_filled(len(self.steps) - 1):
             for o, wanted in enumerate(node_type.inputs[:outputs]):
                 rest = wanted.sources[1:] or (ZeroSource(),)

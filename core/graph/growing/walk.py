@@ -280,16 +280,16 @@ def _member(words: int, a: int) -> None:
 def _reduce(words: int, a: int) -> int:
     """Drop what is missing of lists; vertices with two values or more are nodes. How many have none.
 
-    Arguments: the register of nodes' vertices, that of all vertices, that of members' owners, the first of
-    the slots' values, how many slots have lists, how many outputs. In the register behind the nodes' their
-    lists end, behind a 0; in the following ones is what stands for the outputs of all vertices: the value
-    where there is one alone; 0 for now where there is a node.
+    Arguments: the register of nodes' vertices, that of all vertices, that of members' owners, whether a value
+    alone counts as missing, how many slots have lists, how many outputs. Register s has slot s's values. In
+    the register behind the nodes' their lists end, behind a 0; in the following ones is what stands for the
+    outputs of all vertices: the value where there is one alone; 0 for now where there is a node.
     """
     state = longs_at(words, at.WORDS)
     steps, sizes = longs_in(state, at.STEPS), longs_in(state, at.SIZES)
-    to, first, slots, outputs = steps[a + 1], steps[a + 4], steps[a + 5], steps[a + 6]
+    to, several, slots, outputs = steps[a + 1], steps[a + 4], steps[a + 5], steps[a + 6]
     vertices, owner = register(state, steps[a + 2]), register(state, steps[a + 3])
-    present = register(state, first)
+    present = register(state, 0)
     nodes, ends = register(state, to), register(state, to + 1)
     n, k, filled, count, missing = sizes[steps[a + 3]], 0, 0, 0, 0
     ends[0] = 0
@@ -298,18 +298,18 @@ def _reduce(words: int, a: int) -> int:
         while k < n and owner[k] == i:
             if present[k] != -1:
                 for s in range(slots):
-                    values = register(state, first + s)
+                    values = register(state, s)
                     values[filled] = values[k]
                 filled += 1
             k += 1
         for o in range(outputs):
-            alone = register(state, first + o)[begin] if filled - begin == 1 else -1
+            alone = register(state, o)[begin] if filled - begin == 1 and not several else -1
             register(state, to + 2 + o)[i] = 0 if filled - begin > 1 else alone
         if filled - begin > 1:
             nodes[count], ends[count + 1] = vertices[i], filled
             count += 1
         else:
-            missing += filled == begin
+            missing += filled == begin or several
             filled = begin
     for o in range(outputs):
         sizes[to + 2 + o] = sizes[steps[a + 2]]

@@ -140,7 +140,7 @@ ATTEND = Section(
 REDUCTIONS = (*SIMPLE, "attend")
 OF_CELLS = ("dims", "inputs", "params")
 TYPE = Section(
-    "A type: a cell, or a sum, mean, max or attention, on every vertex of a kind.",
+    "A type: a cell, or a reduction or attention, on every vertex of a kind.",
     {
         "per": text("The kind or group of vertices that it runs on."),
         "where": text("A condition on the vertex: coin == 0 and index > 3."),

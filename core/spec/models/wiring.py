@@ -8,6 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from abw.core.ir.cell import Param, Port, Shape
 from abw.core.ir.model import (
     QUERY,
+    SPREADS,
     Attention,
     FieldSource,
     Input,
@@ -76,6 +77,9 @@ def _reduction(draft: TypeDraft, wires: Wires, resolver: Resolver) -> None:
         elif isinstance(draft.reduction, Attention) and name != draft.reduced[attention.OUTPUT] and found[1:]:
             hint = "the default after `or` of `values` applies without neighbours"
             report.add(f"the {name} have no default", text.at(found[1].at, len(found[1].text)), hint)
+        elif draft.reduction in SPREADS and found[1:]:
+            hint = "over one value and over none it is zeros"
+            report.add(f"{what} has no default", text.at(found[1].at, len(found[1].text)), hint)
 
 
 def _vertices(draft: TypeDraft, source: NodeSource, resolver: Resolver) -> dict[str, list[Conditions]]:

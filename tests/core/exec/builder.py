@@ -307,7 +307,7 @@ def random_network(rng: np.random.Generator) -> Network:
         (cell.name, cell, None, tuple(slot(p.name, p.shape) for p in cell.inputs)) for cell in cells
     ]
     for r, shapes in enumerate(reductions):
-        kind: str | Attention = ("sum", "mean", "max")[rng.integers(3)]
+        kind: str | Attention = ("sum", "mean", "max", "var", "std")[rng.integers(5)]
         if len(shapes) == 3:
             parts = [h for h in (1, 2, 3) if shapes[0][0] % h == 0 and shapes[1][0] % h == 0]
             how = ((True, False), (False, False), (False, True))[rng.integers(3)]

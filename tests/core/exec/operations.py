@@ -31,13 +31,16 @@ equations: |
   spread   = A * x + reshape(v, m, 1) * A - B * x + B * w[0:1] + s * P + (x + b)[0:n] * ones
   softened = softmax(A, 0) * softmax(A) + transpose(A) @ softmax(v)
   product  = outer(v, x) @ reshape(reshape(A, m * n), n, m) + outer(w, v)
+  spreads  = var(A, 0) + var(x) * std(y)
+  across   = var(A, 1) + std(A, axis=1)
   norms    = layernorm(x, g, b) + layernorm(y, 1, 0, 0.1)
   layers   = layernorm(A, g, P) + transpose(reshape(A, n, m))
   literal  = steps * x[0:3] + reshape(table, 3, 2) @ (table @ y[0:3])
 outputs:
   {gates: gates, roots: roots, limited: limited,
    compared: compared, sums: sums, columns: columns, rows: rows, spread: spread,
-   softened: softened, product: product, norms: norms, layers: layers, literal: literal}
+   softened: softened, product: product, spreads: spreads, across: across, norms: norms, layers: layers,
+   literal: literal}
 """
 DIMS = {"n": 5, "m": 2}
 
@@ -83,6 +86,8 @@ def by_numpy(x: Array, y: Array, v: Array, A: Array, B: Array, s: Array,
         "spread": A * x + v[:, None] * A - B * x + B * w[:1] + s * P + (x + b) * np.ones_like(A),
         "softened": soft(A, 0) * soft(A, 1) + A.T @ soft(v, 0),
         "product": np.outer(v, x) @ A.reshape(5, 2) + np.outer(w, v),
+        "spreads": A.var(0) + x.var() * y.std(),
+        "across": A.var(1) + A.std(1),
         "norms": layernorm(x, g, b) + layernorm(y, 1, 0, 0.1),
         "layers": layernorm(A, g, P) + A.reshape(5, 2).T,
         "literal": np.array([1, 2, 3]) * x[:3] + table.reshape(3, 2) @ (table @ y[:3]),

@@ -152,7 +152,7 @@ def test_the_reference_is_an_lstm() -> None:
     np.testing.assert_allclose(found, [h, params.tables[0][4], np.zeros(3)], rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("reduction", ["sum", "mean", "max"])
+@pytest.mark.parametrize("reduction", ["sum", "mean", "max", "var", "std"])
 def test_reductions_of_repeated_and_mixed_operands(reduction: str) -> None:
     network = words_network(reduction)
     first = [[-1, -7, -7], [-2, -7, -7]]
@@ -166,8 +166,10 @@ def test_reductions_of_repeated_and_mixed_operands(reduction: str) -> None:
         "sum": [rows.sum(0) for rows in lists],
         "mean": [rows.sum(0) / len(rows) for rows in lists],
         "max": [rows.max(0) for rows in lists],
+        "var": [np.square(rows - rows.mean(0)).mean(0) for rows in lists],
+        "std": [np.sqrt(np.square(rows - rows.mean(0)).mean(0)) for rows in lists],
     }[reduction]
-    np.testing.assert_allclose(result.value(1, 0), expected, rtol=1e-6)
+    np.testing.assert_allclose(result.value(1, 0), expected, rtol=1e-5)
     assert error(result, reference(graph, params)) < 1e-5
 
 
@@ -175,7 +177,7 @@ def test_a_swapped_operand_row_fails_the_comparison() -> None:
     check_swapped_rows(blas)
 
 
-@pytest.mark.parametrize("reduction", ["sum", "mean", "max"])
+@pytest.mark.parametrize("reduction", ["sum", "mean", "max", "var", "std"])
 def test_nan_and_infinity_pass_through(reduction: str) -> None:
     check_nan_and_infinity(blas, reduction)
 

@@ -20,7 +20,7 @@ from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params
 from abw.core.ir.cell import Op
-from abw.core.ir.model import Reduction, Table
+from abw.core.ir.model import SPREADS, Reduction, Table
 from abw.core.ir.network import Constant, Slot
 from abw.core.plan.plan import plan
 from abw.core.policy.schedule import Schedule
@@ -115,11 +115,17 @@ def summed(make: Callable[[], Executor] | None, reduction: Reduction, counts: li
         size_of = np.array([math.fsum(map(abs, column)) for column in columns])
         if reduction == "mean":
             exact, size_of = exact / len(member), size_of / len(member)
+        elif reduction in SPREADS:
+            means = (exact / len(member)).tolist()
+            pairs = zip(columns, means, strict=True)
+            exact = np.array([math.fsum((x - mean) ** 2 for x in column) for column, mean in pairs])
+            exact = size_of = exact / len(member) if rows > 1 else np.ones(size)
+            exact = np.zeros(size) if rows == 1 else np.sqrt(exact) if reduction == "std" else exact
         worst = max(worst, float(np.max(np.abs(row - exact) / size_of)))
     return worst
 
 
-@pytest.mark.parametrize("reduction", ["sum", "mean"])
+@pytest.mark.parametrize("reduction", ["sum", "mean", "var", "std"])
 @pytest.mark.parametrize("rows", [1, 1000], ids=["equal", "random"])
 @pytest.mark.parametrize("name", executors())
 def test_long_sums(name: str, rows: int, reduction: Reduction) -> None:
@@ -128,14 +134,14 @@ def test_long_sums(name: str, rows: int, reduction: Reduction) -> None:
     assert summed(make, reduction, [2, 100_000, 8, 9, 17, 20_000], rows) < 1e-6
 
 
-@pytest.mark.parametrize("reduction", ["sum", "mean"])
+@pytest.mark.parametrize("reduction", ["sum", "mean", "var", "std"])
 @pytest.mark.parametrize("rows", [1, 1000], ids=["equal", "random"])
 def test_long_sums_on_a_simulated_device(rows: int, reduction: Reduction) -> None:
     counts = [2, 3000, 8, 9]  # one after the other it is off by 2e-5
     assert summed(lambda: CudaExecutor(SimulatedDevice(races=False), "plan"), reduction, counts, rows) < 1e-6
 
 
-@pytest.mark.parametrize("reduction", ["sum", "mean"])
+@pytest.mark.parametrize("reduction", ["sum", "mean", "var", "std"])
 def test_long_sums_of_the_reference(reduction: Reduction) -> None:
     assert summed(None, reduction, [2, 100_000, 9], 1) < 1e-14
     assert summed(None, reduction, [2, 100_000, 9], 1000) < 1e-14

@@ -100,6 +100,14 @@ def _reduced(reduction: str | None, rows: Array, gradient: Array) -> Array:
         return np.broadcast_to(gradient, rows.shape)
     if reduction == "mean":
         return np.broadcast_to(gradient / len(rows), rows.shape)
+    if reduction in ("var", "std"):
+        slope = 2 * (rows - rows.mean(axis=0)) / len(rows)
+        std = rows.std(axis=0)
+        return (
+            slope * gradient
+            if reduction == "var"
+            else np.where(std > 0, slope * gradient / np.where(std > 0, 2 * std, 1), 0)
+        )
     largest = rows == rows.max(axis=0)
     return np.asarray(largest * gradient / largest.sum(axis=0))
 

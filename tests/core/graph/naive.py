@@ -112,6 +112,8 @@ class NaiveGraph:
         if node_type.reduction is None:
             return ("node", t, v, output)
         members = self.members(t, v, output)
+        if node_type.reduction in ("var", "std") and len(members) < 2:
+            return "zeros", node_type.inputs[output].shape
         if len(members) == 1:
             return members[0]
         if members:

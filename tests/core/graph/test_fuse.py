@@ -55,7 +55,7 @@ def naive_gone(network: Network) -> set[str]:
     alone = {
         t
         for t, net_type in enumerate(network.types)
-        if isinstance(net_type.reduction, str)
+        if net_type.reduction in ("sum", "mean", "max")
         and readers(t)
         and all(network.types[u].cell for u, _ in readers(t))
         and not any(t == p for _, pairs in network.outputs for p, _ in pairs)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from abw.core.exec.cpu.llvm.emit import Function, Module
 from abw.core.exec.cpu.llvm.functions import maximum
 from abw.core.exec.cpu.llvm.kernel import PARAMS, SLOT_WORDS
 from abw.core.exec.cpu.tiling import ListPlace
 from abw.core.exec.lower.rows import BLOCK, row_floats
 from abw.core.ir.cell import Shape
-from abw.core.ir.model import Reduction
+from abw.core.ir.model import SPREADS, Reduction
 
 VECTORS_AT_ONCE = 8
 ZEROS = "zeroinitializer"
@@ -77,39 +79,60 @@ def _reduce(
             place = f.at(base, f.i64("add", f.i64("mul", f.int_item(index, k), pitch), column))
             return [f.load(place, 4 * lanes * u) for u in range(units)]
 
-        def take(k: str, held: list[str]) -> list[str]:
-            if reduction == "max":
-                return [maximum(f, a, b) for a, b in zip(held, row(k), strict=True)]
-            return [f.vec("fadd", a, b) for a, b in zip(held, row(k), strict=True)]
-
         def store(found: list[str]) -> None:
-            if reduction == "mean":
-                count = f.let(f"sitofp i64 {f.i64('sub', end, begin)} to float")
-                divisor = f.spread(count)
-                found = [f.vec("fdiv", a, divisor) for a in found]
             for u, value in enumerate(found):
                 f.store(value, out, f.i64("add", column, 4 * lanes * u))
 
-        held = [(vector, value) for value in row(begin)]
-        second = f.i64("add", begin, 1)
+        def compare(k: str, held: list[str]) -> list[str]:
+            return [maximum(f, a, b) for a, b in zip(held, row(k), strict=True)]
+
         if reduction == "max":
-            store(f.loop(end, take, held, first=second))
+            held = [(vector, value) for value in row(begin)]
+            store(f.loop(end, compare, held, first=f.i64("add", begin, 1)))
             return
-        behind = f.least(f.i64("add", begin, BLOCK), end)
-        found = f.loop(behind, take, held, first=second)
 
-        def more() -> None:
-            def add(number: str, totals: list[str]) -> list[str]:
-                first = f.i64("add", begin, f.i64("mul", number, BLOCK))
-                last = f.least(f.i64("add", first, BLOCK), end)
-                sums = f.loop(last, take, [(vector, ZEROS)] * units, first=first)
-                return [f.let(f"fadd {wide} {a}, {f.widened(b)}") for a, b in zip(totals, sums, strict=True)]
+        def total(term: Callable[[str], list[str]], then: Callable[[list[str]], None]) -> None:
+            """Sum what each row gives, and go on with that: long lists in blocks, by a wider sum."""
 
-            blocks = f.i64("sdiv", f.i64("add", f.i64("sub", end, begin), BLOCK - 1), BLOCK)
-            wide = f.target.wide
-            totals = f.loop(blocks, add, [(wide, f.widened(value)) for value in found], first=1)
-            store([f.let(f"fptrunc {wide} {value} to {vector}") for value in totals])
+            def take(k: str, held: list[str]) -> list[str]:
+                return [f.vec("fadd", a, b) for a, b in zip(held, term(k), strict=True)]
 
-        f.when(f.let(f"icmp slt i64 {behind}, {end}"), more, lambda: store(found))
+            held = [(vector, value) for value in term(begin)]
+            behind = f.least(f.i64("add", begin, BLOCK), end)
+            found = f.loop(behind, take, held, first=f.i64("add", begin, 1))
+
+            def more() -> None:
+                def add(number: str, totals: list[str]) -> list[str]:
+                    first = f.i64("add", begin, f.i64("mul", number, BLOCK))
+                    last = f.least(f.i64("add", first, BLOCK), end)
+                    sums = f.loop(last, take, [(vector, ZEROS)] * units, first=first)
+                    added = zip(totals, sums, strict=True)
+                    return [f.let(f"fadd {wide} {a}, {f.widened(b)}") for a, b in added]
+
+                blocks = f.i64("sdiv", f.i64("add", f.i64("sub", end, begin), BLOCK - 1), BLOCK)
+                wide = f.target.wide
+                totals = f.loop(blocks, add, [(wide, f.widened(value)) for value in found], first=1)
+                then([f.let(f"fptrunc {wide} {value} to {vector}") for value in totals])
+
+            f.when(f.let(f"icmp slt i64 {behind}, {end}"), more, lambda: then(found))
+
+        def means(found: list[str]) -> list[str]:
+            divisor = f.spread(f.let(f"sitofp i64 {f.i64('sub', end, begin)} to float"))
+            return [f.vec("fdiv", a, divisor) for a in found]
+
+        def spreads(found: list[str]) -> None:
+            centers = means(found)
+
+            def squares(k: str) -> list[str]:
+                apart = [f.vec("fsub", a, b) for a, b in zip(row(k), centers, strict=True)]
+                return [f.vec("fmul", a, a) for a in apart]
+
+            root = reduction == "std"
+            total(squares, lambda sums: store([f.intrinsic("sqrt", a) if root else a for a in means(sums)]))
+
+        if reduction in SPREADS:
+            total(row, spreads)
+        else:
+            total(row, lambda found: store(means(found) if reduction == "mean" else found))
 
     f.repeat(vectors // units, block)

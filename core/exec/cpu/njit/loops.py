@@ -213,6 +213,29 @@ def mean_rows(out: Floats, at: int, size: int, memory: Floats, index: Ints, firs
 
 
 @njit
+def var_rows(out: Floats, at: int, size: int, memory: Floats, index: Ints, first: int, last: int) -> None:
+    """The variance of several rows."""
+    mean_rows(out, at, size, memory, index, first, last)
+    for j in range(size):
+        total, center = WIDE_ZERO, out[at + j]
+        for begin in range(first, last, BLOCK):
+            part = ZERO
+            for k in range(begin, min(begin + BLOCK, last)):
+                apart = memory[size * index[k] + j] - center
+                part += apart * apart
+            total += part
+        out[at + j] = total / (last - first)
+
+
+@njit
+def std_rows(out: Floats, at: int, size: int, memory: Floats, index: Ints, first: int, last: int) -> None:
+    """The root of the variance of several rows."""
+    var_rows(out, at, size, memory, index, first, last)
+    for j in range(at, at + size):
+        out[j] = np.sqrt(out[j])
+
+
+@njit
 def max_rows(out: Floats, at: int, size: int, memory: Floats, index: Ints, first: int, last: int) -> None:
     """Element by element the largest."""
     copy(out, at, memory, size * index[first], size)

@@ -32,6 +32,7 @@ from numpy import exp, log, sqrt, tanh
 from abw.core.jit.decorators import allocating
 from abw.core.exec.cpu.njit.loops import (
     accumulate, attend, by_matrix, by_vector, copy, gelu, max_along, max_rows, mean_rows, sigmoid, softmax,
+    std_rows, var_rows,
     sum_along, sum_rows, transpose
 )
 '''

@@ -26,7 +26,7 @@ from abw.core.exec.cuda.tiles import VECTOR
 from abw.core.exec.lower.rows import BLOCK, columns, padded, row_floats
 from abw.core.exec.lower.stages import Single, Stage
 from abw.core.ir.cell import Shape
-from abw.core.ir.model import Reduction
+from abw.core.ir.model import SPREADS, Reduction
 
 # Rows of a matrix whose products with a matrix a thread sums together.
 ROWS_AT_ONCE = 4
@@ -76,12 +76,14 @@ def reduction_text(
         with t.block(f"if lists != {u(0)}"):
             t.let("begin = words[lists + lane]", f"end = words[lists + lane + {u(1)}]")
 
-        def take(end: str) -> None:
+        def take(end: str, *, apart: bool = False) -> None:
             t.add(*(f"s{e} = {start}" for e in range(VECTOR)))
             with t.count("i", "begin", end, u(1)):
                 t.let(f"place = row(words, frame + {u(FRAME + SLOT * slot)}, i) + piece * {u(VECTOR)}")
                 t.add("x0, x1, x2, x3 = ld4(floats, place)")
                 for e in range(VECTOR):
+                    if apart:
+                        t.add(f"x{e} -= m{e}", f"x{e} *= x{e}")
                     t.add(f"s{e} = larger(s{e}, x{e})" if reduction == "max" else f"s{e} += x{e}")
 
         if reduction == "max":
@@ -89,16 +91,23 @@ def reduction_text(
         else:
             each = range(VECTOR)
             t.let("first = begin")
-            t.add(*(f"t{e} = {ZERO}" for e in each), *(f"lost{e} = {ZERO}" for e in each))
-            with t.block("while begin < end"):
-                t.let(f"behind = begin + {u(BLOCK)}", "behind = end if behind > end else behind")
-                take("behind")
-                for e in each:
-                    add_compensated(t, f"t{e}", f"s{e}", f"lost{e}")
-                t.let("begin = behind")
-            t.add(*(f"s{e} = t{e}" for e in each))
-            if reduction == "mean":
-                t.add("many = float32(end - first)", *(f"s{e} /= many" for e in each))
+            t.add("many = float32(end - first)")
+            for apart in (False, True)[: 1 + (reduction in SPREADS)]:
+                if apart:
+                    t.let("begin = first")
+                    t.add(*(f"m{e} = s{e}" for e in each))
+                t.add(*(f"t{e} = {ZERO}" for e in each), *(f"lost{e} = {ZERO}" for e in each))
+                with t.block("while begin < end"):
+                    t.let(f"behind = begin + {u(BLOCK)}", "behind = end if behind > end else behind")
+                    take("behind", apart=apart)
+                    for e in each:
+                        add_compensated(t, f"t{e}", f"s{e}", f"lost{e}")
+                    t.let("begin = behind")
+                t.add(*(f"s{e} = t{e}" for e in each))
+                if reduction != "sum":
+                    t.add(*(f"s{e} /= many" for e in each))
+            if reduction == "std":
+                t.add(*(f"s{e} = sqrt(s{e})" for e in each))
         word = FRAME + SLOT * slots + slot
         pitch = row_floats(shape, VECTOR)
         t.let(f"place = words[frame + {u(word)}] + {times('lane', pitch)} + piece * {u(VECTOR)}")

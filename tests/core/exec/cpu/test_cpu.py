@@ -122,7 +122,7 @@ def test_functions_at_their_ends(target: TargetName) -> None:
 
 
 @pytest.mark.parametrize("target", HERE)
-@pytest.mark.parametrize("reduction", ["sum", "mean", "max"])
+@pytest.mark.parametrize("reduction", ["sum", "mean", "max", "var", "std"])
 def test_nan_and_infinity_pass_through(reduction: str, target: TargetName) -> None:
     check_nan_and_infinity(lambda planned, params: cpu(planned, params, target), reduction)
 

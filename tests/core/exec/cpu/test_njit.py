@@ -113,7 +113,7 @@ def test_the_layout_is_the_irs_with_all_gates_of_a_row_together() -> None:
     assert layout.constants == 4 * 20 + 2 * 4 * 20 * 20
 
 
-@pytest.mark.parametrize("reduction", ["sum", "mean", "max"])
+@pytest.mark.parametrize("reduction", ["sum", "mean", "max", "var", "std"])
 @pytest.mark.usefixtures("interpreted")
 def test_nan_and_infinity_pass_through(reduction: str) -> None:
     check_nan_and_infinity(lambda planned, params: run(NjitExecutor(), planned, params), reduction)

@@ -104,7 +104,7 @@ def test_functions_at_their_ends() -> None:
     check_functions(lambda planned, params: cuda(planned, params, "batch"))
 
 
-@pytest.mark.parametrize("reduction", ["sum", "mean", "max"])
+@pytest.mark.parametrize("reduction", ["sum", "mean", "max", "var", "std"])
 def test_nan_and_infinity_pass_through(reduction: str) -> None:
     check_nan_and_infinity(cuda, reduction)
 

@@ -128,6 +128,8 @@ class Draft:
         """The links, the kind and the types of lists."""
         those = self.one("home.members.each.h", "home.members.of.each.h")
         own = self.one("home.run.h", "home.up.run.h", "of.others.y")
+        how = self.one("mean", "sum", "max", "var", "std")
+        idle = "" if how in ("var", "std") else " or idle"
         return (
             "links: {members: {reverse: home}}\n",
             f"""\
@@ -140,7 +142,7 @@ class Draft:
   each: {{per: c, cell: rnn.yaml, inputs: {{x: "depths[place] or zeros",
     h: of.each.h or at.buffer.h or zeros, g: {own} or idle}}}}
   others: {{per: c, attend: {{query: each.h, keys: {those}, values: {those} or idle}}}}
-  gather: {{per: a, {self.one("mean", "sum", "max")}: {{h: members.each.h or idle}}}}
+  gather: {{per: a, {how}: {{h: members.each.h{idle}}}}}
   least: {{per: c, cell: scores.yaml, inputs: {{x: others.y}}}}
 """,
         )
