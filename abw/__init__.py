@@ -7,7 +7,7 @@ from typing import Any
 __version__ = "0.2.0"
 __all__ = [
     *("AbwError", "DataError", "Instances", "LoadedModel", "Net", "Outputs", "Ragged", "SpecError", "Value"),
-    *("best", "cells", "each", "from_networkx", "from_pyg", "load"),
+    *("best", "cells", "each", "from_networkx", "from_pyg", "library", "load"),
 ]
 
 _MODULES = ("arrow", "torch")
@@ -17,6 +17,7 @@ _EXPORTED = {
     "abw.core.data.given.graphs": ("from_networkx", "from_pyg"),
     "abw.core.data.instances": ("Instances",),
     "abw.core.program.net": ("Net", "cells"),
+    "abw.core.program.build": ("library",),
     "abw.core.program.combinators": ("best", "each"),
     "abw.core.program.recording.values": ("Value",),
     "abw.core.store.ragged": ("Outputs", "Ragged"),

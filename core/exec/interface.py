@@ -191,12 +191,13 @@ class Abilities:
 
     `overlaps`: a run leaves the processor free, so that the next mini-batch is planned meanwhile; its memory
     is best not given to several values. `knows_batches`: the schedule it is given decides what it costs.
-    `halves`: it can stop amid a plan and go on.
+    `halves`: it can stop amid a plan and go on. `tapes`: it may have a tape of its own (`Executor.tape`).
     """
 
     overlaps: bool = False
     knows_batches: bool = True
     halves: bool = False
+    tapes: bool = False
 
 
 # Of an executor that works on the processor, batch after batch; and of one on a device of its own.

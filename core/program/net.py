@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.base.progress import Clock
 from abw.core.exec.interface import Executor
+from abw.core.exec.params import Params
 from abw.core.exec.precision import Precision, allowed
 from abw.core.exec.registry import executor_of
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Library
-from abw.core.ir.network import Constant
+from abw.core.ir.network import Constant, Network
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
 from abw.core.policy.user_policy import Validated
@@ -75,7 +76,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def cells(
-    library: str | os.PathLike[str],
+    library: str | os.PathLike[str] | Library,
     *,
     weights: str | os.PathLike[str] | None = None,
     dims: Mapping[str, int] | None = None,
@@ -88,6 +89,7 @@ def cells(
 ) -> Net:
     """Load the cells, tables and parameters of a library's file, to be called by programs.
 
+    `library`: the file, or what `abw.library` makes.
     `weights`: a file of trained ones; by default those that the file names, else random ones from `seed` (0).
     `policy`: schedules each piece of a mini-batch; a name or an object with `schedule(dag)`.
     `executor`: a name, or an executor made with its own options; `precision` is that of products' weights.
@@ -104,7 +106,12 @@ def cells(
         weights=said.weights or (Path(weights) if weights else None),
         allow_outside=allow_outside or said.allow_outside,
     )
-    loaded = load_library(find_spec(Path(library)), overrides, TAKEN)
+    if isinstance(library, Library):
+        if dims:
+            raise AbwError("this library has its sizes already", hint="abw.library(name, dims=…)")
+        loaded = replace(library, weights=replace(library.weights, file=overrides.weights))
+    else:
+        loaded = load_library(find_spec(Path(library)), overrides, TAKEN)
     chosen = get_policy(policy) if isinstance(policy, str) else Validated(policy)
     ready = executor_of(executor, precision) if isinstance(executor, str) else executor
     name = policy if isinstance(policy, str) else type(policy).__name__
@@ -122,13 +129,21 @@ class Net:
     Made by `abw.cells`. It has memory for one run: only one thread may use it at a time.
     """
 
-    def __init__(self, library: Library, executor: Executor, policy: Policy, how: How) -> None:
-        self._session = Session(library, executor, policy, how)
+    def __init__(
+        self,
+        library: Library,
+        executor: Executor,
+        policy: Policy,
+        how: How,
+        weigh: Callable[[Network], Params] | None = None,
+    ) -> None:
+        """`weigh`: see `Session`."""
+        self._session = Session(library, executor, policy, how, weigh)
         self._number = next(_NUMBERS)
         self._values: dict[Shape, type[Value]] = {}
         self._zeros: dict[Shape, Value] = {}
         self._inputs: dict[Shape, Constant] = {}
-        self._define(0)
+        self._define(0, fresh=True)
 
     @property
     def library(self) -> Library:
@@ -140,8 +155,17 @@ class Net:
         """The executor that runs the cells."""
         return self._session.executor
 
-    def _define(self, first: int) -> None:
-        """Make what is called: the types from number `first` on, tables, parameters, zeros."""
+    def _extend(self, library: Library) -> int:
+        """Go on with a library that has more types; the number of the first new one."""
+        first = len(self.library.types)
+        self._session.extend(library)
+        self._define(first)
+        return first
+
+    def _define(self, first: int, *, fresh: bool = False) -> None:
+        """Make what is called: the types from number `first` on, zeros; in a `fresh` net tables and
+        parameters.
+        """
         library, recorder = self.library, self._session.recorder
         self._shapes = shapes_of(library)
         if len(self._shapes) > SHAPES:
@@ -150,18 +174,18 @@ class Net:
         for shape in self._shapes:
             if shape not in self._values:
                 self._values[shape] = recorder.value_class(self._session, shape)
-        recorder.widen(width_of(library))
+        if recorder.step != width_of(library) << BITS:
+            recorder.widen(width_of(library))
         for t, node_type in enumerate(library.types[first:], first):
-            assert node_type.cell is not None
-            shapes = [port.shape for port in node_type.outputs]
-            callee = Callee(
-                node_type.name,
-                t,
-                tuple((port.name, self._values[port.shape]) for port in node_type.cell.inputs),
-                tuple(self._values[shape] for shape in shapes),
-                tuple((o << BITS) + self._kind[shape] for o, shape in enumerate(shapes)),
-            )
-            self.__dict__[callee.name] = recorder.callable_cell(callee, self._otherwise)
+            if node_type.cell is not None:
+                callee = self._callee(
+                    t,
+                    *(
+                        [self._values[port.shape] for port in ports]
+                        for ports in (node_type.cell.inputs, node_type.outputs)
+                    ),
+                )
+                self.__dict__[callee.name] = recorder.callable_cell(callee, self._otherwise)
         ports = (port for t in library.types if t.cell for port in t.cell.inputs)
         self._taken = tuple(dict.fromkeys(port.shape for port in ports))
         for constant in constants_of(library):
@@ -170,13 +194,22 @@ class Net:
                 self._inputs[constant.shape] = constant
             elif constant.kind == "zeros":
                 self._zeros.setdefault(constant.shape, made(0))
-            elif first:
+            elif not fresh:
                 continue
             elif constant.kind == "table":
                 table = library.tables[constant.number]
                 self.__dict__[table.name] = Rows(table, made, trained=library.weights.file is not None)
             else:
                 self.__dict__[library.params[constant.number].name] = made(0)
+
+    def _callee(self, number: int, inputs: Sequence[type[Value]], outputs: Sequence[type[Value]]) -> Callee:
+        """A type as it is called with values of these classes, and gives values of these."""
+        node_type = self.library.types[number]
+        assert node_type.cell is not None
+        names = (port.name for port in node_type.cell.inputs)
+        shapes = [port.shape for port in node_type.outputs]
+        added = tuple((o << BITS) + self._kind[shape] for o, shape in enumerate(shapes))
+        return Callee(node_type.name, number, tuple(zip(names, inputs, strict=True)), tuple(outputs), added)
 
     def _constant(self, shape: Shape, first: int, row: int) -> Value:
         """A row of the constant that begins at number `first`, as a value."""
@@ -198,10 +231,7 @@ class Net:
             raise AbwError("the net runs: cells are made before")
         if name in self.__dict__ or name in TAKEN or name.startswith("_"):
             raise AbwError(f"the net already has '{name}'", hint="rename the function")
-        found = traced(function, self.library.dims)
-        first = len(self.library.types)
-        self._session.extend(with_cell(self.library, found))
-        self._define(first)
+        self._extend(with_cell(self.library, traced(function, self.library.dims)))
         made: Function = self.__dict__[name]
         return made
 
@@ -390,7 +420,8 @@ def prepare(net: Net, granularity: ProgramGranularity) -> Clock:
 
     Errors: SpecError, AbwError.
     """
-    session, first = net._session, net.library.types[0]
+    session = net._session
+    first = next(t for t in net.library.types if t.cell)
     assert first.cell is not None
     zeros = [net._zeros[port.shape] for port in first.cell.inputs]
 

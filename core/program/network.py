@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from abw.core.base.errors import AbwError
 from abw.core.ir.cell import Port, Shape
-from abw.core.ir.model import Library
+from abw.core.ir.model import Library, NodeType
 from abw.core.ir.network import LISTED, Constant, NetType, Network, Slot
 
 # Values of one shape that the instances of a mini-batch may bring along: all shapes have to be numbered.
@@ -20,7 +20,7 @@ def shapes_of(library: Library) -> tuple[Shape, ...]:
     """
     ports: list[Sequence[Port]] = []
     for t in library.types:
-        ports += [t.cell.inputs if t.cell else (), t.outputs]
+        ports += [_inputs(t), t.outputs]
     tables = [table.shape for table in library.tables]
     given = [library.params[number].shape for number in library.given]
     return tuple(dict.fromkeys([*tables, *given, *(port.shape for some in ports for port in some)]))
@@ -28,7 +28,15 @@ def shapes_of(library: Library) -> tuple[Shape, ...]:
 
 def width_of(library: Library) -> int:
     """`Network.width`: a power of two, no smaller than a type's number of outputs."""
-    return 1 << (max(len(t.outputs) for t in library.types) - 1).bit_length()
+    most = max((len(t.outputs) for t in library.types), default=1)
+    return 1 << (max(most, library.outputs) - 1).bit_length()
+
+
+def _inputs(node_type: NodeType) -> Sequence[Port]:
+    """What a type reads."""
+    if node_type.cell is not None:
+        return node_type.cell.inputs
+    return [Port(given.name, given.shape) for given in node_type.inputs]
 
 
 def constants_of(library: Library) -> tuple[Constant, ...]:
@@ -68,10 +76,10 @@ def library_network(library: Library) -> Network:
         NetType(
             t.name,
             t.cell,
-            None,
+            t.reduction,
             tuple(
                 Slot(port.name, port.shape, tuple(made.get(port.shape, ())), tuple(rows_of[port.shape]))
-                for port in (t.cell.inputs if t.cell else ())
+                for port in _inputs(t)
             ),
             t.outputs,
             t.params,

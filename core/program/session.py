@@ -10,10 +10,12 @@ import numpy as np
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Executor
+from abw.core.exec.params import Params, init_params
 from abw.core.exec.planned_tape import joined_schedules
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.graph.graph import Graph
 from abw.core.ir.model import Library
+from abw.core.ir.network import Network
 from abw.core.policy.schedule import Policy, Schedule
 from abw.core.program.engines.engine import Engine
 from abw.core.program.engines.expanded import OpEngine
@@ -80,9 +82,17 @@ class Session:
     `runner` is that of the run under way, `last` that of the last mini-batch, if it ran to its end.
     """
 
-    def __init__(self, library: Library, executor: Executor, policy: Policy, how: How) -> None:
+    def __init__(
+        self,
+        library: Library,
+        executor: Executor,
+        policy: Policy,
+        how: How,
+        weigh: Callable[[Network], Params] | None = None,
+    ) -> None:
+        """`weigh`: gives a network's parameters; None: they come from the library's file, or the seed."""
         self.library, self.executor, self.how = library, executor, how
-        self._policy = policy
+        self._policy, self._weigh = policy, weigh
         self._fibers, self.inputs = Fibers(), InputRows()
         self.runner: Runner | None = None
         self.last: BatchRunner | None = None
@@ -116,9 +126,39 @@ class Session:
         )
 
     def extend(self, library: Library) -> None:
-        """Go on with a library that has more types behind the ones so far."""
+        """Go on with a library that has more types behind the ones so far, also while programs run.
+
+        Errors: AbwError during a run for a type of more outputs than there is room for.
+        """
+        engine, width = self._engine, width_of(library)
+        if self.runner is None or engine is None:
+            self.library, self._engine, self.last = library, None, None
+            return
+        if width > engine.cells.width:
+            raise AbwError(
+                f"a type of {width} outputs is added while programs run, with room for {engine.cells.width}",
+                hint="library_of(…, outputs=…) makes room",
+            )
         self.library = library
-        self._engine = self.last = None
+        cells = library_network(library)
+        engine.extend(cells, self._params(cells, engine.params))
+
+    def _params(self, cells: Network, known: Params | None = None) -> Params:
+        """The parameters of a network; of those that are `known` the same arrays.
+
+        Errors: SpecError for weights that do not fit.
+        """
+        if self._weigh is not None:
+            return self._weigh(cells)
+        if known is None:
+            return make_params(cells, load_weights(self.library), self.how.seed)
+        new = init_params(replace(cells, params=cells.params[len(known.values) :], tables=()), self.how.seed)
+        return Params((*known.values, *new.values), known.tables)
+
+    def update(self) -> None:
+        """Take the parameters again, which have changed, between runs."""
+        if self._engine is not None:
+            self._engine.update(self._params(self._engine.cells))
 
     @property
     def recorded(self) -> int:
@@ -128,14 +168,14 @@ class Session:
     def engine(self, granularity: ProgramGranularity | None = None) -> Engine:
         """What executes programs at a granularity (None: that of the last run).
 
-        It is prepared when first needed, and again for another granularity. Errors: SpecError for weights
-        that do not fit, AbwError.
+        It is made when first needed, and again for another granularity. Errors: SpecError for weights that
+        do not fit, AbwError.
         """
         held, kind = self._engine, ENGINES[granularity or DEFAULT_GRANULARITY]
         if held is not None and (granularity is None or type(held) is kind):
             return held
         cells = held.cells if held else library_network(self.library)
-        params = held.params if held else make_params(cells, load_weights(self.library), self.how.seed)
+        params = held.params if held else self._params(cells)
         self._engine = kind(cells, params, self.executor, self.how.threads, self._policy, self.inputs)
         return self._engine
 
@@ -236,7 +276,7 @@ class Session:
                 raise AbwError("the net runs already: a program cannot run it")
             engine, recorder = self.engine(), self.recorder
             self.inputs.begin()
-            tape = EagerTape(engine.cells, engine.params, self.inputs, recorder.next // recorder.step)
+            tape = EagerTape(engine, recorder.next // recorder.step)
             runner = EagerRunner(tape, self.how.seed, forced)
             self._enter(runner)
             recorder.divert(tape.write)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from keyword import iskeyword
 from pathlib import Path
 
 from abw.core.base.errors import AbwError
 from abw.core.ir.cell import Param, Port
+from abw.core.ir.libraries import with_type
 from abw.core.ir.model import Library, NodeType
 from abw.core.ir.schema import Schema
 from abw.core.spec.cells.traced import Traced
@@ -123,9 +123,7 @@ def _type(draft: TypeDraft, params: tuple[int, ...]) -> NodeType:
 
 def with_cell(library: Library, found: Traced) -> Library:
     """A library with one more type, of a cell that a Python function means."""
-    cell, first = found.cell, len(library.params)
+    cell = found.cell
     own = cell.params[: len(cell.params) - len(found.inherited)]
-    numbers = (*range(first, first + len(own)), *found.inherited)
-    made = NodeType(cell.name, "", frozenset(), (), cell, None, (), cell.output_ports, numbers, found.where)
-    params = (*library.params, *(Param(f"{cell.name}.{p.name}", p.shape, p.init) for p in own))
-    return replace(library, params=params, types=(*library.types, made))
+    new = [Param(f"{cell.name}.{p.name}", p.shape, p.init) for p in own]
+    return with_type(library, cell, (*new, *found.inherited), found.where)

@@ -57,7 +57,7 @@ class CpuExecutor(Executor):
     """
 
     name = "cpu"
-    abilities = Abilities(halves=True)
+    abilities = Abilities(halves=True, tapes=True)
 
     def __init__(self, target: TargetName | None = None, precision: Precision = "float32") -> None:
         """`target`: what to compile for; None takes the best that the machine has."""

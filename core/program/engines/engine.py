@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.progress import Clock
-from abw.core.exec.interface import Array, Executor, Tape
+from abw.core.exec.interface import Array, Executor, Picked, Tape
 from abw.core.exec.params import Params, constant_value
 from abw.core.exec.planned_tape import PlannedTape
 from abw.core.graph.dag import build_dag
@@ -19,6 +19,7 @@ from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy, Schedule
+from abw.core.program.recording.asks import Picks
 from abw.core.program.recording.inputs import Floats, InputRows
 from abw.core.program.recording.machine import MachineRecorder
 from abw.core.program.recording.recorder import Ints, Longs, Piece, Segment, joined, segment
@@ -57,40 +58,81 @@ class Engine:
         policy: Policy,
         inputs: InputRows,
     ) -> None:
-        """Prepare the executor."""
-        self.cells, self.network = cells, self._executed_network(cells)
-        self.params, self._inputs, self._policy, self._executor = params, inputs, policy, executor
+        """Take a network and its parameters; the executor is prepared when something is to be computed."""
+        self._inputs, self._policy, self._executor, self._threads = inputs, policy, executor, threads
+        self.clock = Clock("schedule", "plan", "execute")
+        self._base = 0
+        self._recorded: list[tuple[Piece, int] | Segment] = []
+        self.extend(cells, params)
+
+    def extend(self, cells: Network, params: Params) -> None:
+        """Go on with a network that has more types behind the ones so far, of the same `width`.
+
+        What the run has computed is computed again, once something else is to be.
+        """
+        self.cells, self.params, self.network = cells, params, self._executed_network(cells)
         self._names = tuple(t.name for t in self.network.types)
         self._slots = np.array([len(t.slots) for t in cells.types], np.int32)
+        self.planned = PlannedTape(self.network, self._executor)
+        self.tape: Tape | None = None
         self._first: dict[bytes, Planned] = {}
-        self._kept = 0
-        executor.prepare(self.network, params, threads)
-        self.clock = Clock("schedule", "plan", "execute")
-        self.planned = PlannedTape(self.network, executor)
-        self.begin(0)
+        self._next, self._kept, self._prepared = self._first, 0, False
+
+    def update(self, params: Params) -> None:
+        """Take other values of the parameters, between runs. Raises ValueError for other shapes."""
+        self.params = params
+        if self._prepared:
+            self._executor.update(params)
 
     def _executed_network(self, cells: Network) -> Network:
         """The network whose nodes calls of cells become."""
         return cells
 
+    @property
+    def taped(self) -> bool:
+        """Whether the executor's own tape may run the calls."""
+        return self.compiled and isinstance(self._policy, Critical) and self._executor.abilities.tapes
+
     def begin(self, base: int) -> None:
         """Begin a run, whose first node is number `base` of all runs'. Values of earlier runs are lost."""
+        self._base, self._recorded = base, []
+        if self._prepared:
+            self._start()
+
+    def _start(self) -> None:
+        """Begin a run on the prepared executor."""
         if self._kept > MOST_KEPT:
             self._first, self._kept = {}, 0
-        self._next, self._base = self._first, base
-        self._recorded: list[tuple[Piece, int] | Segment] = []
+        self._next = self._first
         self.planned.clear()
-        self.tape: Tape | None = None
-        if self.compiled and isinstance(self._policy, Critical):
-            self.tape = self._executor.tape(BITS)
+        self.tape = self._executor.tape(BITS) if self.taped else None
         if self.tape is not None:
-            self.tape.begin(base * self.network.width)
+            self.tape.begin(self._base * self.network.width)
             self.tape.place(self.planned.type, self.planned.row)
+
+    def prepare(self) -> None:
+        """Prepare the executor, if it is not, and compute again what the run has computed before `extend`.
+
+        Errors: AbwError.
+        """
+        if self._prepared:
+            return
+        self._executor.prepare(self.network, self.params, self._threads)
+        self._prepared = True
+        self._start()
+        again, self._recorded = self._recorded, []
+        self._inputs.rewind()
+        for held in again:
+            if isinstance(held, Segment):
+                self._execute(held)
+            else:
+                self.compute(held[0])
 
     def compute(self, piece: Piece) -> None:
         """Compute the next nodes. Errors: StaleError, TooLargeError."""
         if not piece.nodes:
             return
+        self.prepare()
         if self.tape is not None:
             self._bring(self.tape)
             self._reserve(piece.nodes)
@@ -105,6 +147,7 @@ class Engine:
         """Compute what was recorded, where need be, and answer the `asked` questions that the recorder has
         noted, if the executor's tape can. Cost: see `Tape.round`.
         """
+        self.prepare()
         if self.tape is None:
             return None
         self._bring(self.tape)
@@ -117,6 +160,11 @@ class Engine:
         if recorder.executed:
             self._append(recorder.take())
         return found
+
+    def best(self, picks: Picks) -> list[list[Picked]] | None:
+        """Answer questions for the best by the executor's tape, if there is one that can: `Tape.best`."""
+        self.prepare()
+        return None if self.tape is None else self.tape.best(*picks)
 
     def _bring(self, tape: Tape) -> None:
         if self._inputs:
@@ -138,6 +186,11 @@ class Engine:
 
         Cost: some 150 us beside the kernels, and 100 ns a node.
         """
+        self.prepare()
+        self._execute(segment)
+
+    def _execute(self, segment: Segment) -> None:
+        """Compute nodes of the executed network by a plan."""
         if not len(segment):
             return
         own, given = self._inputs.split(self.network, segment)
@@ -224,7 +277,7 @@ class Engine:
         """The values of m references, all of one shape (m, *shape); a copy."""
         if references[0] < 0 or (references < 0).any():
             every = references.tolist()
-            return np.stack([self._constant(r) if r < 0 else self.values(np.array([r]))[0] for r in every])
+            return np.stack([self.constant(r) if r < 0 else self.values(np.array([r]))[0] for r in every])
         return self.computed(self._executed(references))
 
     def _executed(self, references: Longs) -> Longs:
@@ -233,9 +286,11 @@ class Engine:
 
     def computed(self, references: Longs) -> Array:
         """The values of m references to executed nodes, all of one shape (m, *shape)."""
+        self.prepare()
         return (self.planned if self.tape is None else self.tape).values(references)
 
-    def _constant(self, reference: int) -> NDArray[np.float32]:
+    def constant(self, reference: int) -> NDArray[np.float32]:
+        """The value of a constant's reference. Errors: AbwError for an input of an earlier run."""
         given = self._inputs.row(self.network, reference)
         return constant_value(self.network, self.params, reference) if given is None else given
 

@@ -14,12 +14,13 @@ class OpEngine(Engine):
     """Executes the network of operations, but takes calls of cells and gives the values of these."""
 
     compiled = False
+    _calls = _expanded = 0
+    _where: Ints = np.zeros(0, np.int32)  # by the reference of a cell's output, that of the operation's
 
     def _executed_network(self, cells: Network) -> Network:
         """The network of operations."""
         ops = op_network(cells)
-        self._templates, self._calls = ops.templates, 0
-        self._where = np.zeros(0, np.int32)  # by the reference of a cell's output, that of the operation's
+        self._templates = ops.templates
         self._steps = np.array([len(t.steps) for t in ops.templates])
         lookups = {c: t for template in ops.templates for of in template.lookups for c, t in of.items()}
         self._lookups = [(cells.constants[c], t) for c, t in lookups.items()]
@@ -32,8 +33,9 @@ class OpEngine(Engine):
 
     def advance(self, segment: Segment) -> None:
         """Compute the operations of the next nodes. Errors: TooLargeError."""
+        self.prepare()
         self._calls += len(segment)
-        super().advance(self._expand(segment))
+        self._execute(self._expand(segment))
 
     @property
     def recorded(self) -> int:

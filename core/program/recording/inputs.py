@@ -39,6 +39,10 @@ class InputRows:
             rows.clear()
         self._reported.clear()
 
+    def rewind(self) -> None:
+        """Let `fresh` yield all rows of the run again."""
+        self._reported.clear()
+
     def add(self, constant: Constant, values: Floats) -> int:
         """Add a row; its number in the constant. Errors: AbwError for more than a mini-batch may have."""
         rows = self._rows.setdefault(constant.number, [])

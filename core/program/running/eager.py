@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError
 from abw.core.cell.evaluate import run_cell
 from abw.core.exec.interface import Array
-from abw.core.exec.params import Params, constant_value
-from abw.core.ir.network import Network
+from abw.core.program.engines.engine import Engine
 from abw.core.program.recording.asks import Answer, answer, margin
-from abw.core.program.recording.inputs import InputRows
 from abw.core.program.recording.recorder import TYPE
 from abw.core.program.recording.values import BITS
 from abw.core.program.running.fibers import (
@@ -37,17 +35,19 @@ class EagerTape:
     References go on from earlier runs.
     """
 
-    def __init__(self, network: Network, params: Params, inputs: InputRows, first: int) -> None:
-        """`first`: the number of the next node among all runs'."""
-        self._network, self._params, self._inputs = network, params, inputs
-        self._wide = [np.asarray(value, np.float64) for value in params.values]
+    def __init__(self, engine: Engine, first: int) -> None:
+        """`engine` has the network, which may be extended; `first`: the next node's number among all."""
+        self._engine = engine
+        self._wide: list[NDArray[np.float64]] = []
         self._values: dict[int, NDArray[np.float64]] = {}
-        self._next = first * network.width
+        self._next = first * engine.cells.width
 
     def write(self, words: Iterable[int]) -> None:
         """Compute a node. Errors: AbwError for an operand that is not of this run."""
         number, *handles = words
-        net_type = self._network.types[number & TYPE]
+        values = self._engine.params.values
+        self._wide += [np.asarray(value, np.float64) for value in values[len(self._wide) :]]
+        net_type = self._engine.cells.types[number & TYPE]
         assert net_type.cell is not None
         operands = []
         for slot, handle in zip(net_type.slots, handles, strict=True):
@@ -60,16 +60,13 @@ class EagerTape:
             found = run_cell(net_type.cell, operands, [self._wide[p] for p in net_type.params])
         for output, value in enumerate(found):
             self._values[self._next + output] = value
-        self._next += self._network.width
+        self._next += self._engine.cells.width
 
     def value(self, reference: int) -> NDArray[np.float64]:
         """The value of a reference. Errors: LookupError for one of an earlier run's nodes."""
         if reference >= 0:
             return self._values[reference]
-        row = self._inputs.row(self._network, reference)
-        if row is None:
-            row = constant_value(self._network, self._params, reference)
-        return np.asarray(row, np.float64)
+        return np.asarray(self._engine.constant(reference), np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class BatchRunner:
         fibers.begin()
         engine.begin(self._base)
         self._noting: MachineRecorder | None = None
-        if isinstance(recorder, MachineRecorder) and log is None and engine.tape is not None:
+        if isinstance(recorder, MachineRecorder) and log is None and engine.taped:
             self._noting = recorder
             recorder.wait_by(fibers.hub and fibers.hub.switch)
 
@@ -148,8 +148,7 @@ class BatchRunner:
         if picks.handles[: picks.ptr[1]].max() >= self._recorder.begun:
             self.rounds += 1
             self.advance()
-        assert self.engine.tape is not None
-        return self.engine.tape.best(*picks)
+        return self.engine.best(picks)
 
     def _due(self) -> tuple[list[Task], list[Ask]]:
         """The programs to be answered next, and their questions; computes what these ask."""
@@ -323,8 +322,6 @@ class BatchRunner:
 
     def _of_values(self, asks: Sequence[Ask]) -> Sequence[Answer]:
         """Answer questions of one kind to values of one shape."""
-        if asks[0].how == "best" and self.engine.tape is not None:
-            found = self.engine.tape.best(*packed_bests(asks))
-            if found is not None:
-                return found
+        if asks[0].how == "best" and (found := self.engine.best(packed_bests(asks))) is not None:
+            return found
         return answer(asks[0].how, self.values([handle for ask in asks for handle in ask.handles]), asks)

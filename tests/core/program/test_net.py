@@ -449,7 +449,7 @@ def test_scores_that_are_no_numbers_fail_their_instance_alone(tmp_path: Path) ->
     params = broken._session.engine().params
     table = params.tables[0].copy()
     table[3] = np.nan
-    broken.executor.update(replace(params, tables=(table, *params.tables[1:])))
+    broken._session.engine().update(replace(params, tables=(table, *params.tables[1:])))
 
     def program(word: int) -> int:
         return int(broken.score(broken.words[word], broken.start).argmax())
