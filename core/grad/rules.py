@@ -168,6 +168,13 @@ RULES: Mapping[str, Rule] = {
     "abs": _each(lambda s: s.g * ((s.x > 0) - (s.x < 0))),
     "silu": _each(_silu),
     "gelu": _each(_gelu),
+    "erf": _each(lambda s: s.g * (2 / math.sqrt(math.pi) * function("exp", -(s.x * s.x)))),
+    "sin": _each(lambda s: s.g * function("cos", s.x)),
+    "cos": _each(lambda s: -(s.g * function("sin", s.x))),
+    "floor": _each(None),
+    "ceil": _each(None),
+    "round": _each(None),
+    "sign": _each(None),
     "softplus": _each(lambda s: s.g * function("sigmoid", s.x)),
     "elu": _each(
         lambda s: where(s.x > 0, s.g, s.g * (s.y + s.arg(1))),

@@ -7,11 +7,19 @@ has the table's functions, and `x.shape` the numbers of a value's shape.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 # What `layernorm` adds to the variance, as PyTorch does.
 EPSILON = 1e-5
 NORMAL_SLOPE, NORMAL_END = 0.25, 39.0
+# Pi/2 in four parts. The first three have 9 bits each: times a whole number below 2^15 they are exact, in
+# single precision, too (Cody and Waite, 1980).
+QUARTER = (1.5703125, 0.00048065185546875, 3.1739473342895508e-06, 9.920935796805404e-10)
+# The largest power that is made of products.
+MOST_PRODUCTS = 64
+# The largest argument of sin and cos.
+MOST_TURNED = 50_000.0
 # The normal distribution up to -t is y P(y) exp(-t^2 / 2) with y = 1 / (1 + t / 4), for t >= 0: P, highest
 # power first, fitted for this file; relative error 1e-14 up to t = 39, where nothing is left.
 NORMAL_TAIL = (
@@ -36,11 +44,71 @@ def softmax(xp: Any, x: Any) -> Any:  # noqa: ANN401
 def gelu(xp: Any, x: Any) -> Any:  # noqa: ANN401
     """x times the normal distribution up to x, whose tails are exp(-x^2 / 2) times something smooth."""
     t = xp.minimum(xp.abs(x), NORMAL_END)
+    return xp.maximum(x, 0) - t * _normal_tail(xp, t)
+
+
+def _normal_tail(xp: Any, t: Any) -> Any:  # noqa: ANN401
+    """The normal distribution up to -t, for t of 0 to NORMAL_END."""
     y = 1 / (1 + NORMAL_SLOPE * t)
-    tail = NORMAL_TAIL[0]
-    for coefficient in NORMAL_TAIL[1:]:
-        tail = tail * y + coefficient
-    return xp.maximum(x, 0) - t * (tail * y * xp.exp(-0.5 * t * t))
+    return _polynomial(y, NORMAL_TAIL) * y * xp.exp(-0.5 * t * t)
+
+
+def _polynomial(x: Any, coefficients: Sequence[float]) -> Any:  # noqa: ANN401
+    """Horner's scheme, highest power first."""
+    value = coefficients[0]
+    for coefficient in coefficients[1:]:
+        value = value * x + coefficient
+    return value
+
+
+def erf(xp: Any, x: Any) -> Any:  # noqa: ANN401
+    """The beginning of its series near 0; elsewhere 1 - 2 N(-sqrt(2) |x|), N the normal distribution."""
+    t = xp.abs(x)
+    series = [
+        2 / math.sqrt(math.pi) * (-1) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(10, -1, -1)
+    ]
+    near = x * _polynomial(xp.minimum(x * x, 0.25), series)
+    far = 1 - 2 * _normal_tail(xp, xp.minimum(math.sqrt(2) * t, NORMAL_END))
+    return xp.where(t < 0.5, near, xp.where(x < 0, -far, far))
+
+
+def sine(xp: Any, x: Any, quarters: float = 0.0) -> Any:  # noqa: ANN401
+    """sin(x + quarters pi/2), by series of what is left between -pi/4 and pi/4; NaN where x is large."""
+    whole = xp.floor(x * (2 / math.pi) + 0.5)
+    rest = x
+    for part in QUARTER:
+        rest = rest - whole * part
+    square = rest * rest
+    powers = range(15, -1, -2)
+    sine = rest * _polynomial(square, [(-1) ** (n // 2) / math.factorial(n) for n in powers])
+    cosine = _polynomial(square, [(-1) ** ((n + 1) // 2) / math.factorial(n + 1) for n in powers] + [1.0])
+    turn = whole + quarters
+    half = turn - 2 * xp.floor(0.5 * turn)
+    back = xp.floor(0.5 * turn) - 2 * xp.floor(0.25 * turn)
+    found = xp.where(half == 0, sine, cosine)
+    found = xp.where(back == 0, found, -found)
+    return xp.where(xp.abs(x) <= MOST_TURNED, found, math.nan)
+
+
+def nearest(xp: Any, x: Any) -> Any:  # noqa: ANN401
+    """The nearest whole number, the even one of two."""
+    below = xp.floor(x)
+    part, odd = x - below, below - 2 * xp.floor(0.5 * below)
+    return xp.where(part < 0.5, below, xp.where(part == 0.5, below + odd, xp.where(x == x, below + 1, x)))
+
+
+def power(xp: Any, x: Any, y: Any) -> Any:  # noqa: ANN401
+    """Products for a whole number that is written out, roots for halves; otherwise exp(y log(x))."""
+    if not isinstance(y, float) or abs(y) > MOST_PRODUCTS or not (2 * y).is_integer():
+        return xp.exp(y * xp.log(x))
+    if y < 0:
+        return xp.rsqrt(x) if y == -0.5 else 1 / power(xp, x, -y)
+    value, factor = (None if y.is_integer() else xp.sqrt(x)), x
+    for bit in reversed(f"{int(y):b}"):
+        if bit == "1":
+            value = factor if value is None else value * factor
+        factor = factor * factor
+    return xp.where(x == x, 1.0, 1.0) if value is None else value
 
 
 def silu(xp: Any, x: Any) -> Any:  # noqa: ANN401

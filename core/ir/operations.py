@@ -107,10 +107,14 @@ def _along(name: str, words: str) -> tuple[Form, ...]:
 
 
 def _composite(
-    name: str, forms: tuple[Form, ...], meaning: Callable[..., Any], rule: Callable[..., Sizes] | None = None
+    name: str,
+    forms: tuple[Form, ...],
+    meaning: Callable[..., Any],
+    rule: Callable[..., Sizes] | None = None,
+    sign: str = "",
 ) -> Operation:
     """What is made of other operations."""
-    return Operation(name, "composite", forms, rule or (lambda *_: ()), meaning)
+    return Operation(name, "composite", forms, rule or (lambda *_: ()), meaning, sign)
 
 
 # Every operation by its name.
@@ -135,6 +139,16 @@ OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation i
     _element("abs", "abs(x)", "absolute value", lambda xp, x: xp.where(x > 0, x, 0 - x)),
     _element("silu", "silu(x)", "x * sigmoid(x)", formulas.silu),
     _element("gelu", "gelu(x)", "x * Φ(x), the exact GELU", formulas.gelu),
+    _element("erf", "erf(x)", "the error function", formulas.erf),
+    _element("sin", "sin(x)", f"sine of radians; not a number beyond {formulas.MOST_TURNED:,.0f}",
+             lambda xp, x: formulas.sine(xp, x)),
+    _element("cos", "cos(x)", f"cosine of radians; not a number beyond {formulas.MOST_TURNED:,.0f}",
+             lambda xp, x: formulas.sine(xp, x, 1.0)),
+    _element("floor", "floor(x)", "the largest whole number that is not above x", lambda xp, x: xp.floor(x)),
+    _element("ceil", "ceil(x)", "the smallest whole number that is not below x", lambda xp, x: -xp.floor(-x)),
+    _element("round", "round(x)", "the nearest whole number; of two the even one", formulas.nearest),
+    _element("sign", "sign(x)", "1 above 0, -1 below, 0 at 0",
+             lambda xp, x: xp.where(x > 0, 1.0, xp.where(x < 0, -1.0, x))),
     _element("softplus", "softplus(x)", "log(1 + exp(x))", formulas.softplus),
     _element("elu", "elu(x, y)", "x; y * (exp(x) - 1) below 0", formulas.elu, default=1.0),
     _element("leaky_relu", "leaky_relu(x, y)", "x; y * x below 0",
@@ -157,6 +171,10 @@ OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation i
     ), same, formulas.softmax, attr=one_axis),
     _row("sum", "the sum of", lambda xp, x, axis, keep: xp.sum(x, axis=int(axis), keepdims=bool(keep))),
     _row("max", "the largest of", lambda xp, x, axis, keep: xp.amax(x, axis=int(axis), keepdims=bool(keep))),
+    _composite("pow", (
+        Form("x ** y", ("any", "any"), "any",
+             "x to the power of y; NaN for negative x, unless y is a whole number written out"),
+    ), formulas.power, broadcast, "**"),
     _composite("min", _along("min", "the smallest of"), formulas.smallest),
     _composite("mean", _along("mean", "the mean of"), formulas.mean),
     _composite("var", _along("var", "the variance of"), formulas.var),
@@ -207,7 +225,9 @@ ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("cat", "concatenate", "stack", "hstack", "vstack"), "concat(x, y), or reshape"),
     **dict.fromkeys(("view", "unsqueeze", "squeeze", "expand_dims", "flatten", "ravel"), "reshape(x, m, n)"),
     **dict.fromkeys(("matmul", "mm", "mv", "bmm", "inner", "linear"), "W @ x, or dot(x, y)"),
-    **dict.fromkeys(("pow", "power"), "square(x), sqrt(x), or exp(y * log(x))"),
+    **dict.fromkeys(("pow", "power"), "x ** y"),
+    "cumsum": "L @ x, where the constant L has ones up to its diagonal",
+    "trunc": "sign(x) * floor(abs(x))",
     **dict.fromkeys(
         ("zeros", "ones", "full", "eye"), "a constant of the cell: constants: {ones: {shape: n, value: 1}}"
     ),

@@ -24,6 +24,7 @@ EXPRESSIONS: Mapping[str, str] = {
     "log": "log({})",
     "sqrt": "sqrt({})",
     "abs": "abs({})",
+    "floor": "floor({})",
     "gelu": "gelu({})",
     "identity": "{}",
 }

@@ -11,7 +11,7 @@ from typing import cast
 from abw.core.ir.cell import Op, Shape
 from abw.core.ir.meanings import Arrays, spell
 from abw.core.ir.operations import OPERATIONS, Operation
-from abw.core.ir.shapes import ShapeError, Sizes, shape
+from abw.core.ir.shapes import ShapeError, Sizes, broadcast, shape
 
 # The operations that the steps of a composite's meaning are (see `abw.core.ir.meanings.spell`).
 STEPS = {"select": "where", "less": "lt", "less_equal": "le", "equal": "eq"}
@@ -120,12 +120,13 @@ class Builder:
     def _made(self, operation: Operation, args: Sequence[Number | Value]) -> Value:
         """What is made of others, or of one value by numbers behind it. Errors: ShapeError."""
         name, first = operation.name, args[0]
-        if isinstance(first, Number):
+        if isinstance(first, Number) and operation.rule is not broadcast:
             raise ShapeError(f"a number ({first.value:g}) is neither vector nor matrix")
-        numbers = [arg.value for arg in args[1:] if isinstance(arg, Number)]
         if operation.kind == "composite":
-            operation.rule(name, [arg.sizes for arg in args if isinstance(arg, Value)])
+            operation.rule(operation.sign or name, [arg.sizes for arg in args if isinstance(arg, Value)])
             return self._composed(name, [arg.value if isinstance(arg, Number) else arg for arg in args])
+        first = cast(Value, first)
+        numbers = [arg.value for arg in args[1:] if isinstance(arg, Number)]
         if len(numbers) < len(args) - 1:
             hint = "element by element: maximum(x, y)" if name == "max" else ""
             raise ShapeError("only the first argument is a value, the others are numbers", hint)
@@ -219,7 +220,7 @@ def in_float32(number: float) -> bool:
 
 
 def _fold(operation: Operation, values: Sequence[float]) -> float:
-    if operation.kind != "element":
+    if operation.rule is not broadcast:
         raise ShapeError(f"{operation.name} needs vectors or matrices, not numbers")
     import numpy as np  # reading a spec needs it for nothing else
 

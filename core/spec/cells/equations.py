@@ -6,7 +6,7 @@ The grammar, one equation a line (a line goes on inside brackets; # begins a com
     value    = sum (("<" | "<=" | ">" | ">=" | "==" | "!=") sum)?
     sum      = product (("+" | "-") product)*
     product  = factor (("*" | "/" | "@") factor)*
-    factor   = "-"* part
+    factor   = "-"* part ("**" factor)?
     part     = (name | number | call | "(" value ")") ("[" size? ":" size? "]")*
     call     = function "(" value ("," ("axis" "=")? value)* ")" | "reshape" "(" value ("," size)* ")"
 
@@ -201,9 +201,6 @@ class _Compiler:
         start = cursor.token.at
         left = self._factor(cursor)
         while sign := cursor.accept("*", "/", "@"):
-            if sign.text == cursor.token.text == "*":
-                hint = "write square(x), sqrt(x), or exp(y * log(x))"
-                raise ExpressionError("there is no operator '**'", sign.at, 2, hint)
             right = self._factor(cursor)
             left = self._apply(SIGNS[sign.text].name, (left, right), start, cursor.end)
         return left
@@ -213,7 +210,10 @@ class _Compiler:
         negative = False
         while cursor.accept("-"):
             negative = not negative
+        base = cursor.token.at
         value = self._part(cursor)
+        if cursor.accept("**"):
+            value = self._apply("pow", (value, self._factor(cursor)), base, cursor.end)
         return self._apply("neg", (value,), start, cursor.end) if negative else value
 
     def _part(self, cursor: Cursor) -> Operand:

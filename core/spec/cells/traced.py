@@ -302,9 +302,6 @@ class Symbol:
     def __iter__(self) -> NoReturn:
         raise TypeError("a value of a cell is taken as a whole; parts of it are x[0:n]")
 
-    def __pow__(self, _: object) -> NoReturn:
-        raise TypeError("there is no operator '**': abw.square(x), abw.sqrt(x), or abw.exp(y * abw.log(x))")
-
     def __repr__(self) -> str:
         return f"Symbol {list(self.shape)}"
 
@@ -317,11 +314,11 @@ def _operator(name: str, *, turned: bool) -> Callable[[Symbol, object], Symbol]:
 
 
 for _method, _sign in {
-    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "matmul": "@",
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "matmul": "@", "pow": "**",
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
 }.items():  # fmt: skip
     setattr(Symbol, f"__{_method}__", _operator(SIGNS[_sign].name, turned=False))
-    if _sign in "+-*/@":
+    if _method in ("add", "sub", "mul", "truediv", "matmul", "pow"):
         setattr(Symbol, f"__r{_method}__", _operator(SIGNS[_sign].name, turned=True))
 
 

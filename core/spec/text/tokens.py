@@ -17,7 +17,7 @@ MAX_NESTING = 50
 EXPRESSION = re.compile(
     r"""(?P<blank>[ \t]+|\#[^\n]*) | (?P<newline>\n)
       | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)
-      | (?P<name>[^\W\d]\w*) | (?P<sign>==|!=|<=|>=|[-+*/@()\[\],:=<>]) | (?P<unknown>.)""",
+      | (?P<name>[^\W\d]\w*) | (?P<sign>==|!=|<=|>=|\*\*|[-+*/@()\[\],:=<>]) | (?P<unknown>.)""",
     re.VERBOSE | re.DOTALL,
 )
 

@@ -32,8 +32,9 @@ UNARY = tuple(
     if o.kind in ("element", "row") and any((form.args, form.result) == (("any",), "any") for form in o.forms)
 )
 BINARY = ("lt", "le", "gt", "ge", "eq", "ne", "maximum", "minimum", "leaky_relu", "elu")
-# What makes very large numbers, or none, of usual ones.
-UNSAFE = ("exp", "log", "sqrt", "rsqrt")
+# What makes very large numbers, or none, of usual ones; and steps, on which side of which a number is that
+# single precision cannot say.
+UNSAFE = ("exp", "log", "sqrt", "rsqrt", "floor", "ceil", "round", "sign")
 
 SHAPES: tuple[Shape, ...] = ((2,), (3,), (3,), (3,), (3, 2), (3, 3))
 

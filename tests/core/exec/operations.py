@@ -35,12 +35,15 @@ equations: |
   across   = var(A, 1) + std(A, axis=1)
   norms    = layernorm(x, g, b) + layernorm(y, 1, 0, 0.1)
   layers   = layernorm(A, g, P) + transpose(reshape(A, n, m))
+  waves    = sin(3 * x) * cos(y - x) + erf(x) * erf(0.1 * y) + s ** 2 * sin(10 * s)
+  powers   = x ** 3 - (1 + y * y) ** -0.5 + (x * x + 0.1) ** 1.5 + (y * y + 1) ** x + 1 / abs(x + 9) ** 2
+  stepped  = floor(x) + 10 * ceil(y) + 50 * round(2 * x) + 0.25 * sign(y)
   literal  = steps * x[0:3] + reshape(table, 3, 2) @ (table @ y[0:3])
 outputs:
   {gates: gates, roots: roots, limited: limited,
-   compared: compared, sums: sums, columns: columns, rows: rows, spread: spread,
+   compared: compared, sums: sums, columns: columns, rows: rows, spread: spread, waves: waves, powers: powers,
    softened: softened, product: product, spreads: spreads, across: across, norms: norms, layers: layers,
-   literal: literal}
+   stepped: stepped, literal: literal}
 """
 DIMS = {"n": 5, "m": 2}
 
@@ -56,7 +59,8 @@ def operations_cell() -> Cell:
 def by_numpy(x: Array, y: Array, v: Array, A: Array, B: Array, s: Array,
              g: Array, b: Array, w: Array, P: Array, q: Array) -> dict[str, Array]:  # fmt: skip
     """The outputs of one lane."""
-    gelu = 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+    erf = np.vectorize(math.erf)
+    gelu = 0.5 * x * (1 + erf(x / math.sqrt(2)))
     elu, leaky = np.where(x > 0, x, 0.5 * np.expm1(x)), np.where(y > 0, y, 0.2 * y)
     bits = (x <= y) + 2.0 * (x > y) + 4.0 * (x >= y) + 8 + 16.0 * (x != y)
     table = np.array([[1.0, 2, 3], [4, 5, 6]])
@@ -90,5 +94,8 @@ def by_numpy(x: Array, y: Array, v: Array, A: Array, B: Array, s: Array,
         "across": A.var(1) + A.std(1),
         "norms": layernorm(x, g, b) + layernorm(y, 1, 0, 0.1),
         "layers": layernorm(A, g, P) + A.reshape(5, 2).T,
+        "waves": np.sin(3 * x) * np.cos(y - x) + erf(x) * erf(0.1 * y) + s**2 * np.sin(10 * s),
+        "powers": x**3 - (1 + y * y) ** -0.5 + (x * x + 0.1) ** 1.5 + (y * y + 1) ** x + 1 / (x + 9) ** 2,
+        "stepped": np.floor(x) + 10 * np.ceil(y) + 50 * np.rint(2 * x) + 0.25 * np.sign(y),
         "literal": np.array([1, 2, 3]) * x[:3] + table.reshape(3, 2) @ (table @ y[:3]),
     }

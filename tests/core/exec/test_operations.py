@@ -95,7 +95,8 @@ def test_what_is_no_number_or_infinite_ends_as_in_numpy(name: str) -> None:
         assert error(run(name, graph, params), expected) < 1e-5
 
 
-EXACT = ("log", "sqrt", "rsqrt", "square", "abs", "silu", "gelu", "softplus", "elu", "leaky_relu")
+EXACT = ("log", "sqrt", "rsqrt", "square", "abs", "silu", "gelu", "softplus", "elu", "leaky_relu",
+         "erf", "sin", "cos", "floor", "ceil", "round", "sign")  # fmt: skip
 
 
 @pytest.mark.parametrize("target", [name for name in HERE if get_target(name).fused])

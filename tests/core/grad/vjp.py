@@ -149,6 +149,13 @@ VJP: Mapping[str, Vjp] = {
     "abs": _of_one(lambda x, y: np.sign(x)),
     "silu": _of_one(lambda x, y: _logistic(x) * (1 + x * _logistic(-x))),
     "gelu": _of_one(_gelu),
+    "erf": _of_one(lambda x, y: 2 / math.sqrt(math.pi) * np.exp(-(x**2))),
+    "sin": _of_one(lambda x, y: np.cos(x)),
+    "cos": _of_one(lambda x, y: -np.sin(x)),
+    "floor": _nothing,
+    "ceil": _nothing,
+    "round": _nothing,
+    "sign": _nothing,
     "softplus": _of_one(lambda x, y: _logistic(x)),
     "elu": _elu,
     "leaky_relu": lambda op, args, y, g: [

@@ -35,6 +35,7 @@ BASIC = (
     "log",
     "sqrt",
     "tanh",
+    "floor",
     "less",
     "less_equal",
     "equal",
@@ -74,7 +75,7 @@ def test_what_is_told_to_be_written_otherwise_is_no_function() -> None:
 def test_what_users_do_not_write_is_known() -> None:
     unwritten = {"constant", "identity", "spread", "softmax_down"}
     assert {o.name for o in OPERATIONS.values() if not o.forms} == unwritten
-    assert [*SIGNS] == ["+", "-", "*", "/", "@", "<", "<=", ">", ">=", "==", "!="]
+    assert [*SIGNS] == ["+", "-", "*", "/", "@", "<", "<=", ">", ">=", "==", "!=", "**"]
     assert {*FUNCTIONS, *(o.name for o in SIGNS.values()), "neg", "slice", *unwritten} == {*OPERATIONS}
 
 
@@ -107,8 +108,8 @@ def test_what_is_spelled_is_the_meaning(
     args = [np.float64(x) for x in numbers[: len(operation.forms[-1].args)]]
     basic: dict[str, Callable[..., Any]] = {
         "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative,
-        "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "abs": np.abs, "select": np.where,
-        "less": np.less, "less_equal": np.less_equal, "equal": np.equal,
+        "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "abs": np.abs, "floor": np.floor,
+        "select": np.where, "less": np.less, "less_equal": np.less_equal, "equal": np.equal,
         "sigmoid": lambda x: np.exp(-np.logaddexp(0, -x)),
         "gelu": lambda x: x * 0.5 * math.erfc(-x * 0.5**0.5) if x != -np.inf else 0.0,
     }  # fmt: skip

@@ -233,6 +233,7 @@ OWN: Mapping[str, Callable[..., str]] = {
     "log": log,
     "sqrt": lambda f, x: f.intrinsic("sqrt", x),
     "abs": lambda f, x: f.intrinsic("fabs", x),
+    "floor": lambda f, x: f.intrinsic("floor", x),
     "silu": silu,
     "softplus": softplus,
     "gelu": gelu,

@@ -27,7 +27,7 @@ HEADER = '''"""Written by abw for {loops}; may be deleted at any time."""
 
 import numba
 import numpy as np
-from numpy import exp, log, sqrt, tanh
+from numpy import exp, floor, log, nan, sqrt, tanh
 
 from abw.core.jit.decorators import allocating
 from abw.core.exec.cpu.njit.loops import (

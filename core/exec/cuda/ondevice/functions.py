@@ -44,6 +44,8 @@ N0, N1, N2, N3, N4, N5, N6, N7 = (np.float32(c) for c in NORMAL_P)
 HALF, MINUS_HALF, SLOPE = np.float32(0.5), np.float32(-0.5), np.float32(NORMAL_SLOPE)
 FAR = np.float32(NORMAL_END)
 LEAST, LARGE, PLACES = np.float32(LEAST_NORMAL), np.float32(NORMALISE), np.float32(NORMALISED)
+# From here on there are whole numbers alone.
+WHOLE = np.float32(2**23)
 INFINITY, NO_NUMBER = np.float32(np.inf), np.float32(np.nan)
 NO_ROWS, FIRST, STEP = np.uint32(0), np.uint32(1), np.uint32(2)
 _ITEM, _FIRST_TILE, _TILES, _NONE = (np.uint32(k) for k in (ITEM, FIRST_TILE, TILES, 0))
@@ -101,6 +103,16 @@ def gelu(x: Any) -> Any:
     lost = cuda.fma(t, t, -square)
     tail = tail * y * exp(MINUS_HALF * square) * (ONE + MINUS_HALF * lost)
     return (ZERO if x < ZERO else x) - t * tail
+
+
+@cuda.jit(device=True)
+def floor(x: Any) -> Any:
+    """The largest whole number that is not above x."""
+    t = abs(x)
+    whole = (t + WHOLE) - WHOLE  # to the nearest
+    whole = -whole if x < ZERO else whole
+    whole = whole - ONE if whole > x else whole
+    return whole if t < WHOLE else x
 
 
 @cuda.jit(device=True)

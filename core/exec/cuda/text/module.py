@@ -20,6 +20,7 @@ from numba import cuda, float32, uint32
 
 from abw.core.exec.cuda.ondevice.functions import (
     exp,
+    floor,
     gelu,
     larger,
     log,
