@@ -154,7 +154,8 @@ def load(
     )
     model = open_model(find_spec(Path(spec)), overrides)
     require_weights(model)
-    networks = open_networks(model, granularity, layout, fuse=fuse, group=group, dedup=dedup)
+    leaves = executor == "cpu" and not check_finite
+    networks = open_networks(model, granularity, layout, fuse=fuse, group=group, dedup=dedup, leaves=leaves)
     used = seed or 0
     params = make_params(networks.cells, load_weights(model), used)
     if check_finite:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,13 @@ from abw.core.exec.params import Params
 from abw.core.exec.reference import ReferenceExecutor, attend, scores_of
 from abw.core.graph.fuse import Fusion
 from abw.core.graph.graph import Distinct, Graph
+from abw.core.graph.leaves import leaf_types
 from abw.core.ir.cell import Cell, Op
 from abw.core.ir.model import SPREADS, Attention, Reduction
 from abw.core.ir.operations import OPERATIONS
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int32]
 
 # Half the distance between 1 and the next number of single precision.
 UNIT = 2.0**-24
@@ -67,7 +70,8 @@ def compare(
         for o, port in enumerate(net_type.outputs):
             a = np.asarray(result.value(number, o), np.float64)
             if distinct is not None:
-                a = a[distinct.place[slice(*distinct.type_ptr[number : number + 2].tolist())]]
+                place = distinct.place[slice(*distinct.type_ptr[number : number + 2].tolist())]
+                a = np.asarray(_of_all(result, number, o, a, place), np.float64)
             b = np.asarray(expected.value(t, o), np.float64)
             if b.size and shaken:
                 allowed = lost(b, [np.asarray(run.value(t, o), np.float64) for run in shaken])
@@ -75,6 +79,17 @@ def compare(
             if b.size:
                 differences.append(Difference(net_type.name, port.name, error_of(a, b)))
     return tuple(differences)
+
+
+def _of_all(result: Result, t: int, o: int, found: Array, place: Ints) -> NDArray[np.floating[Any]]:
+    """The outputs o of all nodes of type t as constructed: of those `found`, or kept (`Distinct`)."""
+    kept = np.flatnonzero(place < 0)
+    if not len(kept):
+        return found[place]
+    whole = np.empty((len(place), *result.nodes.network.types[t].outputs[o].shape))
+    whole[place >= 0] = found[place[place >= 0]]
+    whole[kept] = result.values(leaf_types(result.nodes.network).kept[t, o] + 1 + place[kept])
+    return whole
 
 
 def nearer(a: Array, b: Array, allowed: Array) -> Array:

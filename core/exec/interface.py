@@ -13,6 +13,7 @@ from abw.core.base.errors import AbwError
 from abw.core.exec.params import Params
 from abw.core.exec.precision import Precision
 from abw.core.graph.graph import Graph, Nodes
+from abw.core.graph.leaves import Leaves
 from abw.core.ir.network import Network
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan
@@ -284,6 +285,11 @@ class Executor(Protocol):
         """What can note each batch; None where nothing can."""
         return None
 
+    @property
+    def leaves(self) -> Leaves | None:
+        """The leaves that it keeps from run to run; None where it keeps none."""
+        return None
+
     def kernels(self) -> Mapping[str, str]:
         """What was compiled for the network prepared: each type's text, or one for all under the name ''.
 
@@ -330,7 +336,10 @@ class Executor(Protocol):
         return None
 
     def run(self, plan: Plan) -> Result:
-        """Execute a plan of the network prepared."""
+        """Execute a plan of the network prepared.
+
+        Raises StaleLeavesError for one that reads leaves which were forgotten meanwhile.
+        """
 
     def rounds(self, model: GrowthModel) -> Rounds | str:
         """What drives the rounds of a model that grows; or in words why Python is to do it."""

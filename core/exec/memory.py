@@ -75,14 +75,19 @@ class ArenaMemory:
         floats = self._floats[a]
         return self.memory[a][: len(self.views[a]) * floats].reshape(-1, floats)
 
-    def reserve_for(self, plan: Plan) -> None:
-        """Have the rows of a plan; those of the runs that it goes on from stay as they are."""
-        self.reserve(plan.rows, plan.earlier.rows if plan.earlier else None)
+    def reserve_for(self, plan: Plan) -> bool:
+        """Have the rows of a plan; those of the runs that it goes on from stay as they are.
 
-    def reserve(self, rows: Ints, held: Ints | None = None) -> None:
-        """Have so many rows of each arena, of which the first `held` stay as they are."""
+        The result: whether some arena is another now.
+        """
+        return self.reserve(plan.rows, plan.earlier.rows if plan.earlier else None)
+
+    def reserve(self, rows: Ints, held: Ints | None = None) -> bool:
+        """Have so many rows of each arena, of which the first `held` stay; whether some arena is another."""
+        moved = False
         for a, wanted in enumerate(rows.tolist()):
             if len(self.views[a]) < wanted:
+                moved = True
                 shape, floats = self._arenas.shape[a], self._floats[a]
                 # room to grow costs nothing until it is used, and spares filling in the tables again;
                 # part of a row is read in whole vectors: beyond the last row, too
@@ -98,3 +103,4 @@ class ArenaMemory:
                 self.views[a] = matrix_view(rowwise, shape, self.lanes)
                 fill_constants(self.views[a], a, self._arenas, self._network, self._params)
                 self.table.point(a, self.memory[a])
+        return moved

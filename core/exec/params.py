@@ -81,6 +81,8 @@ def constant_value(network: Network, params: Params, reference: int, given: Sequ
         return np.zeros(constant.shape, np.float32)
     if constant.kind == "param":
         return params.values[constant.number]
+    if constant.kind == "kept":
+        raise ValueError("kept leaves lie in an executor's memory")
     if constant.kind == "field":
         return np.asarray(given[constant.number][row])
     return np.asarray(params.tables[constant.number][row])

@@ -31,7 +31,7 @@ def single(values: NDArray[np.floating[Any]]) -> Floats:
 def fill_constants(memory: Floats, arena: int, arenas: Arenas, network: Network, params: Params) -> None:
     """Write the zeros, parameters and tables of an arena to their rows of `memory` (rows, *shape)."""
     for constant, first in zip(network.constants, arenas.constant_row[arena].tolist(), strict=True):
-        if first >= 0:
+        if first >= 0 and constant.kind != "kept":
             values: Any = np.float32(0)
             if constant.kind == "param":
                 values = params.values[constant.number]
@@ -44,6 +44,16 @@ def fill_given(memory: Sequence[Floats], plan: Plan) -> None:
     """Write a plan's fields of vertices to their rows of the arenas (rows, *shape)."""
     for arena, row, values in plan.given:
         memory[arena][row : row + len(values)] = values
+
+
+def kept_rows(network: Network, arenas: Arenas) -> Ints:
+    """(T, W): where the kept leaves of each type's outputs begin in their arenas; -1 where none are kept."""
+    first = np.full(arenas.output_arena.shape, -1, np.int32)
+    for number, constant in enumerate(network.constants):
+        if constant.kind == "kept":
+            place = divmod(constant.number, network.width)
+            first[place] = arenas.constant_row[arenas.output_arena[place], number]
+    return first
 
 
 def refill(memory: Sequence[Floats], arenas: Arenas, network: Network, params: Params) -> None:
@@ -131,7 +141,7 @@ def read_rows(
     if found[0] >= 0:
         shape = arenas.shape[found[0]]
     else:
-        shape = constant_value(network, params, int(references[0]), graph.given).shape
+        shape = network.constants[network.constant_of(int(references[0]))[0]].shape
     values = np.empty((len(references), *shape), np.float32)
     for arena in set(found.tolist()):
         here = np.flatnonzero(found == arena)
@@ -139,7 +149,12 @@ def read_rows(
             values[here] = memory[arena][rows[here]]
         else:
             for i in here:
-                values[i] = constant_value(network, params, int(references[i]), graph.given)
+                number, own = network.constant_of(int(references[i]))
+                if network.constants[number].kind == "kept":
+                    place = arenas.output_arena[divmod(network.constants[number].number, network.width)]
+                    values[i] = memory[place][arenas.constant_row[place, number] + own]
+                else:
+                    values[i] = constant_value(network, params, int(references[i]), graph.given)
     return values
 
 

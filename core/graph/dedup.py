@@ -16,6 +16,7 @@ from abw.core.graph.dag import Dag, Reads, Successors, build_dag
 from abw.core.graph.edges import EdgeSlots, consumers
 from abw.core.graph.fuse import edges
 from abw.core.graph.graph import Distinct, Graph, ResultRefs
+from abw.core.graph.leaves import LeafTypes, Leaves, leaf_types
 from abw.core.ir.network import Network, reach_of
 from abw.core.jit.decorators import inner, njit
 
@@ -34,7 +35,7 @@ class Keys:
     operands tell nodes of the type apart, then -1. `pairs` (T,): the number of slots of a sum, whose two
     operands may change places; 0 for other types. `alone` (T,): whether the type feeds itself and is in a
     loop with no other. `edges`: where edges are looked for, if the network is a model's at granularity
-    `cell`.
+    `cell`. `leaves`: the types whose outputs are kept.
     """
 
     network: Network
@@ -44,6 +45,7 @@ class Keys:
     pairs: Ints
     alone: NDArray[np.bool_]
     edges: EdgeSlots | None
+    leaves: LeafTypes
 
 
 def keys_of(network: Network, edges: EdgeSlots | None = None) -> Keys:
@@ -59,7 +61,7 @@ def keys_of(network: Network, edges: EdgeSlots | None = None) -> Keys:
         keys[t, : len(apart)] = apart
     both = reach & reach.T
     alone = both.diagonal() & (both.sum(axis=1) == 1)
-    return Keys(network, order, slots, keys, pairs, alone, edges)
+    return Keys(network, order, slots, keys, pairs, alone, edges, leaf_types(network))
 
 
 def _follows(network: Network, edges: EdgeSlots | None, t: int, s: int) -> bool:
@@ -67,16 +69,23 @@ def _follows(network: Network, edges: EdgeSlots | None, t: int, s: int) -> bool:
     slot = network.types[t].slots[s]
     if edges is None or not slot.producers or edges.distinct[t, s] >= 0:
         return False
-    return len(slot.constants) <= 1 and all(network.constants[c].rows == 1 for c in slot.constants)
+    # what is kept is read in the other slot, too
+    constants = [network.constants[c] for c in slot.constants if network.constants[c].kind != "kept"]
+    return len(constants) <= 1 and all(constant.rows == 1 for constant in constants)
 
 
 def dedup(
-    graph: Graph, keys: Keys, apart: NDArray[np.bool_] | None = None, part: Ints | None = None
+    graph: Graph,
+    keys: Keys,
+    apart: NDArray[np.bool_] | None = None,
+    part: Ints | None = None,
+    leaves: Leaves | None = None,
 ) -> Graph:
     """The graph with one of each set of equal nodes; `Graph.distinct` says which stands for each.
 
     `apart` (T,): types whose nodes stay apart, as those that draw a mask each. `part` (instances,): nodes of
-    instances in different parts stay apart, so that threads need not wait for each other.
+    instances in different parts stay apart, so that threads need not wait for each other. `leaves`: what the
+    executor keeps of earlier mini-batches; nodes with outputs there are left out.
 
     The first of equal nodes stays, with its `vertex` and `instance`, in the same order; results refer to the
     nodes that stand for theirs. The graph must have no lists (`fuse` comes after this). Cost: linear; some
@@ -89,9 +98,11 @@ def dedup(
     stands = np.full(n, -1, np.int32)
     bits = max(4, (2 * n - 1).bit_length())
     room = np.empty((2, n + 1), np.int32)
-    kept = _number(
+    held = (np.empty(0, np.int32) if leaves is None else leaves.row_of), keys.leaves.kept
+    kept, found = _number(
         (keys.order, keys.keys, keys.alone),
-        _facts(graph, keys, apart),
+        _facts(graph, keys, apart, leaves),
+        held,
         (graph.type_ptr, graph.operand_ptr, operand, graph.instance, graph.dag.type),
         np.empty(0, np.int32) if part is None else part,
         shift, np.full(1 << bits, -1, np.int32), stands, room[0], room[1],
@@ -104,6 +115,8 @@ def dedup(
     )  # fmt: skip
     operand, nodes = operand[:filled], nodes[:, :kept]
     place = number - np.repeat(type_ptr[:-1], graph.type_sizes)
+    if found:
+        place[number < 0] = number[number < 0] + 1
     return replace(
         graph,
         type_ptr=type_ptr,
@@ -113,23 +126,41 @@ def dedup(
         dag=_dag(graph.dag, keys, nodes[0], type_ptr, operand_ptr, operand, shift),
         operand_ptr=operand_ptr,
         operand=operand,
-        distinct=Distinct(graph.type_ptr, graph.instance, place, part),
+        distinct=Distinct(
+            graph.type_ptr, graph.instance, place, part, leaves.epoch if leaves else None, found
+        ),
     )
 
 
-def _facts(graph: Graph, keys: Keys, apart: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-    """What `_number` knows of each type (T, 9).
+def _facts(
+    graph: Graph, keys: Keys, apart: NDArray[np.bool_] | None, leaves: Leaves | None
+) -> NDArray[np.int64]:
+    """What `_number` knows of each type (T, 11).
 
     Its first node, and the one behind its last; the number of operands of a node, if all have as many, and
     where those of node 0 would begin; the number of keys, and the first two of them, or the first twice; the
-    slots of a sum; whether nodes stay apart.
+    slots of a sum; whether nodes stay apart; of leaves where `Leaves.row_of` has theirs, else -1, and the
+    slot that they are known by.
     """
     first, count = graph.type_ptr[:-1].astype(np.int64), (keys.keys >= 0).sum(axis=1)
     base = graph.operand_ptr[graph.type_ptr[:-1]] - first * keys.slots
     s0 = np.maximum(keys.keys[:, 0], 0)
     s1 = np.where(count >= 2, keys.keys[:, min(1, keys.keys.shape[1] - 1)], s0)
     stays = np.zeros(len(first)) if apart is None else apart
-    columns = first, graph.type_ptr[1:], keys.slots, base, count, s0, s1, keys.pairs, stays
+    at = np.full(len(first), -1) if leaves is None else keys.leaves.at
+    columns = (
+        first,
+        graph.type_ptr[1:],
+        keys.slots,
+        base,
+        count,
+        s0,
+        s1,
+        keys.pairs,
+        stays,
+        at,
+        keys.leaves.slot,
+    )
     return np.stack(columns, axis=1).astype(np.int64)
 
 
@@ -195,6 +226,7 @@ def _order_pairs(operand: Ints, low: int, slots: int) -> None:
 def _number(
     keys: tuple[Ints, Ints, NDArray[np.bool_]],
     facts: NDArray[np.int64],
+    leaves: tuple[Ints, Ints],
     graph: tuple[Ints, Ints, Ints, Ints, Ints],
     parts: Ints,
     shift: int,
@@ -202,8 +234,10 @@ def _number(
     stands: Ints,
     stack: Ints,
     at: Ints,
-) -> int:
-    """Fill `stands` (n,), of -1: the node that stands for each. How many stand for themselves.
+) -> tuple[int, int]:
+    """Fill `stands` (n,), of -1: the node that stands for each; -2 - row for a leaf kept in that row.
+
+    How many nodes stand for themselves, and how many are kept leaves.
 
     Types are taken in an order in which nearly all nodes come after those that they read; where one does not,
     those are numbered first, by way of `stack` and `at` (n + 1,). `operand` is rewritten to the nodes that
@@ -211,9 +245,10 @@ def _number(
     as nodes or more.
     """
     order, slots, alone = keys
+    row_of, held = leaves
     type_ptr, ptr, operand, instance, type_of = graph
-    divided, full, mask, kept = len(parts) > 0, len(table) - 1, (1 << shift) - 1, 0
-    first, last, width, base, count, s0, s1, several, free = 0, 0, 0, 0, 0, 0, 0, 0, 0
+    divided, full, mask, kept, found_kept = len(parts) > 0, len(table) - 1, (1 << shift) - 1, 0, 0
+    first, last, width, base, count, s0, s1, several, free, at_leaf, by = 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, 0
     seed, here = np.uint64(0), slots[0]
     for k in range(len(order)):
         begin, behind, upward = int(type_ptr[order[k]]), int(type_ptr[order[k] + 1]), True
@@ -225,7 +260,7 @@ def _number(
                     break
         for i in range(behind - begin):
             v = begin + i if upward else behind - 1 - i
-            if stands[v] >= 0:
+            if stands[v] != -1:
                 continue
             top, e = -1, int(ptr[v])
             while True:
@@ -234,14 +269,18 @@ def _number(
                     now, here, seed = facts[t], slots[t], np.uint64(t + 1) * np.uint64(MIX)
                     first, last, width, base = now[0], now[1], now[2], now[3]
                     count, s0, s1, several, free = now[4], now[5], now[6], now[7], now[8]
+                    at_leaf, by = now[9], now[10]
                 end = int(ptr[v + 1])
                 while e < end:
                     r = operand[e]
                     if r >= 0:
                         u = stands[r >> shift]
-                        if u < 0:
+                        if u >= 0:
+                            operand[e] = (u << shift) | (r & mask)
+                        elif u == -1:
                             break
-                        operand[e] = (u << shift) | (r & mask)
+                        else:
+                            operand[e] = held[type_of[r >> shift], r & mask] + u + 2
                     e += 1
                 if e < end:  # what this operand names comes first
                     top += 1
@@ -250,7 +289,11 @@ def _number(
                     e = int(ptr[v])
                     continue
                 low, found = int(ptr[v]), v
-                if free == 0:
+                row = row_of[at_leaf - 1 - operand[low + by]] if at_leaf >= 0 else -1
+                if row >= 0:
+                    found = -2 - int(row)
+                    found_kept += 1
+                elif free == 0:
                     if several > 0 and end - low == 2 * several:
                         _order_pairs(operand, low, several)
                     part = parts[instance[v]] if divided else 0
@@ -291,7 +334,7 @@ def _number(
                     break
                 v, e = int(stack[top]), int(at[top])
                 top -= 1
-    return kept
+    return kept, found_kept
 
 
 @njit
@@ -304,8 +347,8 @@ def _compact(
 ) -> int:
     """Number the first of each set of equal nodes anew, in their order; how many operands they have.
 
-    `number` (n,), of -1, becomes the new number of the node that stands for each; `operand` is compacted in
-    place.
+    `number` (n,), of -1, becomes the new number of the node that stands for each, or what `stands` says of
+    kept leaves; `operand` is compacted in place.
     """
     type_ptr, ptr, operand, vertex, instance = graph
     new_type_ptr, new_ptr, new_type, new_vertex, new_instance = made
@@ -313,13 +356,14 @@ def _compact(
     for t in range(len(type_ptr) - 1):
         for v in range(type_ptr[t], type_ptr[t + 1]):
             # the first of equal nodes stays; what is written for another is written over
-            first = number[stands[v]] < 0
+            w = max(stands[v], 0)
+            first = (stands[v] >= 0) & (number[w] < 0)
             new_type[kept], new_vertex[kept] = t, v
-            number[stands[v]] = kept if first else number[stands[v]]
+            number[w] = kept if first else number[w]
             kept += first
         new_type_ptr[t + 1] = kept
     for v in range(len(stands)):
-        number[v] = number[stands[v]]
+        number[v] = number[stands[v]] if stands[v] >= 0 else stands[v]
     new_ptr[0] = 0
     for i in range(kept):
         v = int(new_vertex[i])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from abw.core.graph.dag import Dag, Successors, build_dag
 from abw.core.graph.graph import Distinct, Graph
 from abw.core.ir.model import SPREADS
-from abw.core.ir.network import LISTED, NetType, Network, Slot, order_of
+from abw.core.ir.network import LISTED, Constant, NetType, Network, Slot, order_of
 from abw.core.jit.decorators import allocating, inner, njit
 
 Ints = NDArray[np.int32]
@@ -65,8 +65,19 @@ def fuse_network(network: Network) -> Fusion:
     def without(t: NetType) -> NetType:
         return replace(t, slots=tuple(fused(s) for s in t.slots))
 
+    def renumbered(constant: Constant) -> Constant:
+        if constant.kind != "kept":
+            return constant
+        t, o = divmod(constant.number, network.width)
+        return replace(constant, number=number[t] * network.width + o)
+
     outputs = tuple((name, tuple((number[t], o) for t, o in pairs)) for name, pairs in network.outputs)
-    made = replace(network, types=tuple(without(types[t]) for t in kept), outputs=outputs)
+    made = replace(
+        network,
+        types=tuple(without(types[t]) for t in kept),
+        outputs=outputs,
+        constants=tuple(map(renumbered, network.constants)),
+    )
     fused_network = made if gone else network
     absent = np.array([t in gone for t in range(len(types))])
     return Fusion(network, fused_network, absent, order_of(fused_network))

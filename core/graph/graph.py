@@ -70,16 +70,25 @@ class Distinct:
     `type_ptr` (T + 1,) and `instance` (n,) are those of the graph as constructed, without reductions that
     cells read in place. Its node v of type t is computed by node `place[v]` (n,), counted from the first of
     type t. With `part` (instances,) no node stands for one of an instance in another part.
+
+    Where `place[v]` is negative, an earlier mini-batch has computed node v, and its outputs lie in row
+    `-1 - place[v]` of the type's kept leaves (`abw.core.graph.leaves`): there are `kept` such nodes. `epoch`:
+    that of the kept leaves; None where they were not looked at.
     """
 
     type_ptr: Ints
     instance: Ints
     place: Ints
     part: Ints | None = None
+    epoch: int | None = None
+    kept: int = 0
 
     def nodes(self, type_ptr: Ints) -> Ints:
-        """The node (n,) that stands for each, in the graph with this `type_ptr`."""
-        return self.place + np.repeat(type_ptr[:-1], np.diff(self.type_ptr))
+        """The node (n,) that stands for each, in the graph with this `type_ptr`; -1 for kept leaves."""
+        found = self.place + np.repeat(type_ptr[:-1], np.diff(self.type_ptr))
+        if self.kept:
+            found[self.place < 0] = -1
+        return found
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -28,12 +28,13 @@ LISTED = -(2**30)
 class Constant:
     """Values that no node computes: `rows` values of one shape, numbered from `first`.
 
-    `kind` is 'zeros' (one row), 'param' (one row: parameter `number`), 'table' (table `number`, all its rows)
-    or 'field' (field `number` of the vertices: each mini-batch has its own rows, see `Graph.given`; `rows`
-    is how many these may be).
+    `kind` is 'zeros' (one row), 'param' (one row: parameter `number`), 'table' (table `number`, all its
+    rows), 'field' (field `number` of the vertices: each mini-batch has its own rows, see `Graph.given`;
+    `rows` is how many these may be) or 'kept' (what earlier mini-batches have computed as output
+    `number % width` of type `number // width`, see `abw.core.graph.leaves`).
     """
 
-    kind: Literal["zeros", "param", "table", "field"]
+    kind: Literal["zeros", "param", "table", "field", "kept"]
     number: int
     shape: Shape
     first: int

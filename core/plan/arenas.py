@@ -26,8 +26,8 @@ class Arenas:
 
     An arena is a float32 buffer of rows of one shape. All (type, output) pairs and tables that can flow into
     one slot share an arena, so that a slot reads one buffer. Zeros and parameters have a row in each arena
-    that needs them; tables and these rows come first: `head` (A,) rows before the first of a node. Fields of
-    vertices come behind them, as many rows as a mini-batch has of them.
+    that needs them; tables, kept leaves and these rows come first: `head` (A,) rows before the first of a
+    node. Fields of vertices come behind them, as many rows as a mini-batch has of them.
 
     `shape[a]`, `row_floats` (A,): what a row holds. `output_arena` (T, W) and `slot_arena` (T, S): arena
     numbers, -1 where a type has fewer. `constant_row` (A, C): first row of constant c in arena a, -1 where it
@@ -184,7 +184,7 @@ def _groups(network: Network) -> tuple[dict[tuple[int, int], int], dict[tuple[in
         for s, slot in enumerate(net_type.slots):
             flows = [
                 *slot.producers,
-                *((-1, c) for c in slot.constants if network.constants[c].kind in ("table", "field")),
+                *((-1, c) for c in slot.constants if network.constants[c].kind in ("table", "field", "kept")),
             ]
             for flow in flows:
                 parent[find(flow)] = find((t, s, 0))

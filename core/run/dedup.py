@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from abw.core.graph.dedup import Keys, dedup, keys_of
 from abw.core.graph.graph import Graph
+from abw.core.graph.leaves import Leaves
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import arenas_of
 
@@ -62,10 +63,16 @@ class Deduplicator:
     def _too_small(self, graph: Graph) -> bool:
         return self.mode == "auto" and len(graph) < LEAST_NODES
 
-    def adaptive(self, graph: Graph, divide: Callable[[Graph], NDArray[np.int32] | None]) -> Graph:
+    def adaptive(
+        self,
+        graph: Graph,
+        divide: Callable[[Graph], NDArray[np.int32] | None],
+        leaves: Leaves | None = None,
+    ) -> Graph:
         """Leave out equal nodes of a run's next mini-batch: `auto` looks less often where that has not paid.
 
-        `divide` gives the part of each instance; it is not called where nobody looks.
+        `divide` gives the part of each instance; it is not called where nobody looks. Nodes whose outputs are
+        among the `leaves` of earlier mini-batches are left out, too.
         The choice depends on the mini-batches before, not on a clock: the same run has the same nodes again.
         """
         if self.pause and self.mode == "auto":
@@ -73,7 +80,7 @@ class Deduplicator:
             return graph
         if self._too_small(graph):
             return graph
-        made = dedup(graph, self.keys, part=divide(graph))
+        made = dedup(graph, self.keys, part=divide(graph), leaves=leaves)
         if self.mode == "auto":
             spared = graph.type_sizes - made.type_sizes
             saved = float(spared @ self.flops) / RATE + int(spared.sum()) * SPARED

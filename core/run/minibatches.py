@@ -16,6 +16,7 @@ from abw.core.exec.interface import Executor, Result, TooLargeError
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.graph.growing.history import History, history
+from abw.core.graph.leaves import StaleLeavesError, with_fresh
 from abw.core.ir.model import Model
 from abw.core.plan.plan import Plan, outputs_to_keep, plan
 from abw.core.policy.rules.critical import Critical
@@ -119,15 +120,18 @@ def planned(
     window: int = 0,
     keep_all: bool = False,
     times: int = 1,
+    apart: bool = False,
 ) -> MiniBatch:
     """Construct, schedule and plan instances `first` to `last` (exclusive) as a mini-batch.
 
     The plan keeps the values of the model's outputs, or more by `keep_all`, `times` (see `outputs_to_keep`)
-    and the executor. `clock` counts the three phases. Errors: InstanceError.
+    and the executor. `apart`: nothing that earlier mini-batches have computed is used. `clock` counts the
+    three phases. Errors: InstanceError.
     """
     clock = clock or _uncounted
+    leaves = None if apart else executor.leaves
     with clock("construct"):
-        graph = workload.next_graph(first, last, executor.divide)
+        graph = workload.next_graph(first, last, executor.divide, leaves)
     with clock("schedule"):
         dag = workload.networks.seen(graph)
         schedule = policy.schedule(dag)
@@ -135,22 +139,34 @@ def planned(
     with clock("plan"):
         # on a device, batches wait only for those that they read from, not for earlier readers of a row
         keep = None if keep_all or executor.abilities.overlaps else outputs_to_keep(graph, times)
+        if keep is not None and leaves is not None:
+            keep = with_fresh(keep, graph, leaves.types)
         made = plan(graph, executor.arrange(graph, launched), keep)
     return MiniBatch(window, first, last, Planned(graph, dag, schedule, made))
 
 
 def run_one(
-    workload: Workload, policy: Policy, executor: Executor, first: int, last: int, *, keep_all: bool = False
+    workload: Workload,
+    policy: Policy,
+    executor: Executor,
+    first: int,
+    last: int,
+    *,
+    keep_all: bool = False,
+    apart: bool = False,
 ) -> tuple[MiniBatch, Result] | None:
-    """Run one mini-batch of instances that do not grow, with the least overhead.
+    """Run one mini-batch of instances that do not grow, with the least overhead (`planned`).
 
     Returns None if it does not fit the executor's memory. Errors: InstanceError.
     """
-    batch = planned(workload, policy, executor, first, last, keep_all=keep_all)
-    try:
-        return batch, executor.run(batch.plan)
-    except TooLargeError:
-        return None
+    while True:
+        batch = planned(workload, policy, executor, first, last, keep_all=keep_all, apart=apart)
+        try:
+            return batch, executor.run(batch.plan)
+        except TooLargeError:
+            return None
+        except StaleLeavesError:
+            continue
 
 
 def run_all(
@@ -161,6 +177,7 @@ def run_all(
     leave_out: Callable[[InstanceError], None] | None = None,
     *,
     keep_all: bool = False,
+    apart: int = 0,
     windows: Iterable[tuple[int, int]] | None = None,
 ) -> Iterator[tuple[MiniBatch, Result]]:
     """Plan and run a workload's mini-batches in order; read each result before asking for the next.
@@ -168,7 +185,8 @@ def run_all(
     `windows`: other mini-batches than the workload's. One that does not fit the executor's memory is halved
     until it does. `leave_out` is called with instances that the model cannot be run on, before their
     mini-batch is yielded; without it, they are errors. With `keep_all`, the values of all nodes are kept, not
-    only outputs (`outputs_to_keep`). Errors: InstanceError; TooLargeError if one instance alone does not fit.
+    only outputs (`outputs_to_keep`). So many of the first windows as `apart` says use nothing that earlier
+    mini-batches have computed. Errors: InstanceError; TooLargeError if one instance alone does not fit.
     """
     if workload.growing is not None:
         for number, (first, last) in enumerate(workload.windows() if windows is None else windows):
@@ -176,7 +194,10 @@ def run_all(
         return
 
     def made(window: int, first: int, last: int) -> MiniBatch:
-        return planned(workload, policy, executor, first, last, clock, window=window, keep_all=keep_all)
+        own = window < apart
+        return planned(
+            workload, policy, executor, first, last, clock, window=window, keep_all=keep_all, apart=own
+        )
 
     batches = each_window(workload, made, leave_out, windows)
     for batch in ahead(batches) if executor.abilities.overlaps else together(batches):
@@ -298,7 +319,10 @@ def bundles(batches: Iterator[M], full: Callable[[list[M], int], bool]) -> Itera
 def in_pieces(
     made: Callable[[int, int, int], MiniBatch], executor: Executor, clock: Clock, batch: MiniBatch
 ) -> Iterator[tuple[MiniBatch, Result]]:
-    """Run a mini-batch, as halves planned anew if it does not fit the executor's memory."""
+    """Run a mini-batch, as halves planned anew if it does not fit the executor's memory.
+
+    It is planned again, too, where it reads leaves that were forgotten meanwhile.
+    """
     try:
         with clock("execute"):
             result = executor.run(batch.plan)
@@ -309,6 +333,9 @@ def in_pieces(
         for first, last in ((batch.first, middle), (middle, batch.last)):
             half = replace(made(batch.window, first, last), piece=True)
             yield from in_pieces(made, executor, clock, half)
+    except StaleLeavesError:
+        again = replace(made(batch.window, batch.first, batch.last), piece=batch.piece)
+        yield from in_pieces(made, executor, clock, again)
     else:
         yield batch, result
 

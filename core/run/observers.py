@@ -18,7 +18,7 @@ from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import ready_counts
 from abw.core.run.footprint import Footprint, footprint_of
 from abw.core.run.options import CommonOptions
-from abw.core.run.run import Observer, Ran
+from abw.core.run.run import KEPT, Observer, Ran
 from abw.core.run.streaming import RanModel
 from abw.core.run.trace import TRACED, save_times, write_trace
 from abw.core.store.grown import GrownWriter
@@ -158,8 +158,6 @@ class Growing(Observer[RanModel]):
 
 # The policies that a run is compared with.
 COMPARED = ("depth", "agenda")
-# The number of mini-batches whose graph and schedule are kept, and used to compare policies.
-KEPT = 32
 
 
 class Compared(Observer[Ran[Any]]):

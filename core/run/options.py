@@ -73,7 +73,13 @@ class RunOptions(CommonOptions):
     def networks(self, model: Model) -> Networks:
         """The networks of a model by these options. Errors: AbwError."""
         return open_networks(
-            model, self.granularity, self.layout, fuse=self.fuse, group=self.group, dedup=self.dedup
+            model,
+            self.granularity,
+            self.layout,
+            fuse=self.fuse,
+            group=self.group,
+            dedup=self.dedup,
+            leaves=self.executor == "cpu" and not self.check_finite,
         )
 
     def asked(self, model: Model, networks: Networks) -> Asked:

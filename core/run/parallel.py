@@ -40,13 +40,15 @@ class Part:
     """A chunk of instances with the mini-batches that they are run in.
 
     `leave_out` is called with instances that the model cannot be run on; without it, they are errors. `told`:
-    anything that the caller attaches.
+    anything that the caller attaches. `apart`: so many of the first windows use nothing that earlier
+    mini-batches have computed.
     """
 
     workload: Workload
     windows: Sequence[tuple[int, int]]
     leave_out: Callable[[InstanceError], None] | None = None
     told: Any = None
+    apart: int = 0
 
 
 # Mini-batches in order, each with its result and a function that reads it.
@@ -68,6 +70,9 @@ class PartRunner(Generic[T]):
     """Runs parts on an executor, in parallel if that helps, and reads results by `read(part, batch, result)`.
 
     `clock` counts the seconds of all threads. `keep_all`: see `run_all`. `alone`: never run in parallel.
+
+    Mini-batches that run one by one may use leaves that earlier ones have computed, in parts that say so.
+    Those that run in parallel do not: how many nodes are left to compute would depend on the threads' pace.
     """
 
     policy: Policy
@@ -99,6 +104,7 @@ class PartRunner(Generic[T]):
             self.clock,
             part.leave_out,
             keep_all=self.keep_all,
+            apart=part.apart,
             windows=part.windows,
         ):
             yield batch, result, partial(self.read, part, batch, result)
@@ -117,6 +123,7 @@ class PartRunner(Generic[T]):
                     self.clock,
                     window=window,
                     keep_all=self.keep_all,
+                    apart=True,
                 )
 
         def shares() -> Iterator[_Share[T]]:

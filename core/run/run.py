@@ -35,6 +35,8 @@ from abw.core.store.outputs import Writer, require_suffix
 from abw.core.store.runs import SCHEMA_VERSION, runs_folder, save_report, write_note
 from abw.core.store.shard_files import writing_part
 
+# The number of mini-batches whose graph and schedule are kept, and used to compare policies.
+KEPT = 32
 # The most mistakes in instances that a run's report lists.
 TOLD = 10
 

@@ -35,7 +35,7 @@ from abw.core.run.growing.recheck import recheck
 from abw.core.run.minibatches import MiniBatch, history_of
 from abw.core.run.options import RunOptions
 from abw.core.run.parallel import Found, Part, PartRunner
-from abw.core.run.run import Given, Ran, Run
+from abw.core.run.run import KEPT, Given, Ran, Run
 from abw.core.run.workload import Networks, Workload, chunks_of, open_workload
 from abw.core.store.answers import answered, fields_of
 from abw.core.store.history import save_history
@@ -138,12 +138,18 @@ class ModelRun(Run[Instances, Rows]):
             yield from (self._run(some) for _, some in groupby(parts, stretch))
 
     def _parts(self, given: Iterator[Given[Instances]]) -> Iterator[Part]:
-        """Bring instances and their mini-batches together."""
+        """Bring instances and their mini-batches together.
+
+        Mini-batches whose graphs the run keeps on disk are whole: no leaf of theirs is taken from others.
+        """
+        recorded = KEPT if self.options.keep else 0
         for instances, *taken in given:
             with self.clock("construct"):
                 workload = open_workload(self.model, instances, self.networks)
             leave_out = partial(self._leave_out, workload.instances) if self.options.skip_bad else None
-            yield Part(workload, list(workload.windows()), leave_out, taken)
+            windows = list(workload.windows())
+            yield Part(workload, windows, leave_out, taken, apart=recorded)
+            recorded = max(0, recorded - len(windows))
 
     def _leave_out(self, instances: Instances, error: InstanceError) -> None:
         """Record an instance that the model cannot be run on."""

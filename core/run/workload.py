@@ -34,6 +34,7 @@ from abw.core.graph.graph import Graph
 from abw.core.graph.group import Groups, group_types
 from abw.core.graph.growing.batch import GrowthData
 from abw.core.graph.growing.model import GrowthModel
+from abw.core.graph.leaves import Leaves, with_leaves
 from abw.core.graph.ops import OpNetwork, expand, op_network
 from abw.core.ir.model import DataSpec, Model
 from abw.core.ir.network import Granularity, LayoutName, Network
@@ -124,13 +125,15 @@ class Workload:
         graph, equal = self.unfused(first, last), self.networks.equal
         return equal(graph, part=part) if equal else graph
 
-    def next_graph(self, first: int, last: int, divide: Callable[[Graph], Ints | None]) -> Graph:
+    def next_graph(
+        self, first: int, last: int, divide: Callable[[Graph], Ints | None], leaves: Leaves | None = None
+    ) -> Graph:
         """The graph of a run's next mini-batch, with equal nodes looked for where that has paid lately.
 
-        `divide` gives the parts of a graph. Errors: SpecError.
+        `divide` gives the parts of a graph; `leaves` are those of earlier mini-batches. Errors: SpecError.
         """
         graph, equal = self.unfused(first, last), self.networks.equal
-        return self._fused(equal.adaptive(graph, divide) if equal else graph)
+        return self._fused(equal.adaptive(graph, divide, leaves) if equal else graph)
 
     def _fused(self, graph: Graph) -> Graph:
         return fuse(graph, self.networks.fusion) if self.networks.fusion else graph
@@ -181,11 +184,13 @@ def open_networks(
     group: bool = False,
     finished: bool = False,
     dedup: DedupMode = "off",
+    leaves: bool = False,
 ) -> Networks:
     """Make the networks of a model.
 
     `fuse`: read reductions in place where possible. `group`: let policies treat types of one structure as
-    one. `dedup`: leave out nodes that equal others. `finished`: graphs are made only after growth has ended.
+    one. `dedup`: leave out nodes that equal others; with `leaves` there is room for outputs of leaves that
+    are kept from one mini-batch to the next. `finished`: graphs are made only after growth has ended.
     Errors: AbwError for a model that grows, at granularity `op`, with `fuse` unless `finished`, or with
     `dedup` on. Cost: some 100 us, whatever the data.
     """
@@ -200,6 +205,8 @@ def open_networks(
         message = f"{model.name} grows round by round, and equal nodes are looked for in whole graphs"
         raise AbwError(message, hint="--dedup auto runs it with all its nodes", exit_code=2)
     cells = cell_network(model, layout)
+    if leaves and dedup != "off" and granularity == "cell" and not model.growth:
+        cells = with_leaves(cells)
     ops = op_network(cells) if granularity == "op" else None
     growth_model = None
     if model.growth:

@@ -223,7 +223,7 @@ def test_outputs_do_not_depend_on_mini_batches_and_pipes(abw: Abw, root: Path, t
 
 
 def test_graphs_are_kept_of_the_first_mini_batches_alone(abw: Abw, home: Path) -> None:
-    from abw.core.run.observers import KEPT
+    from abw.core.run.run import KEPT
 
     done = abw("run", TREES, *FAST, "--batch", "1", "--json")
     report = done.json()

@@ -26,8 +26,9 @@ from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.params import Params
 from abw.core.exec.precision import Precision
 from abw.core.exec.result_guard import RunEpochs
-from abw.core.exec.values import fill_given, refill_rows
+from abw.core.exec.values import fill_given, kept_rows, refill_rows
 from abw.core.graph.graph import Graph
+from abw.core.graph.leaves import Leaves
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.counts import Counts
@@ -88,6 +89,8 @@ class CpuExecutor(Executor):
         self._memory = ArenaMemory(self._network, self._arenas, params, self._target.lanes)
         self._launcher = Launcher(self._kernels, self._constants, self._arenas, self._memory, team)
         self._epochs = RunEpochs(self._network, params)
+        self._leaves = Leaves(self._network)
+        self._kept = kept_rows(self._network, self._arenas)
         self._weights: WeightGradients | None = None
         self._rounds: CompiledRounds | None = None
         self._tape: CompiledTape | None = None
@@ -97,6 +100,11 @@ class CpuExecutor(Executor):
     def packed_bytes(self) -> int:
         """Weights, biases and scales of all types."""
         return self._constants.nbytes
+
+    @property
+    def leaves(self) -> Leaves | None:
+        """The leaves that it keeps from run to run; None where the network has none."""
+        return self._leaves if self._leaves.types.rows else None
 
     def twins(self) -> tuple[CpuExecutor, ...]:
         """One a thread, with arenas of its own; none while runs are measured or noted."""
@@ -114,10 +122,15 @@ class CpuExecutor(Executor):
 
     def update(self, params: Params) -> None:
         """Pack other weights. Raises ValueError for other shapes."""
-        self._epochs.renew(params)
-        self._twins = ()
+        self._renew(params)
         self._constants.update(params)
         self._memory.update(params)
+
+    def _renew(self, params: Params) -> None:
+        """What was computed by other weights is not read any more."""
+        self._epochs.renew(params)
+        self._leaves.forget()
+        self._twins = ()
 
     def refresh(self, params: Params, rows: Mapping[int, Ints]) -> None:
         """Pack the weights again, by numbers found once; of tables write the rows that changed.
@@ -126,8 +139,7 @@ class CpuExecutor(Executor):
         """
         if params is not self._constants.params or params.flat is None:
             raise ValueError("what was given last, in one vector, is to be changed in place: see `flattened`")
-        self._epochs.renew(params)
-        self._twins = ()
+        self._renew(params)
         self._constants.refresh(params.flat, self.share)
         refill_rows(self._memory.views, self._arenas, self._network, params, rows)
 
@@ -140,14 +152,22 @@ class CpuExecutor(Executor):
         return partition.parts_of(graph, self.threads)
 
     def run(self, plan: Plan) -> Result:
-        """Execute the batches in order. Raises ValueError for a plan of another network."""
-        return self.begin(plan, len(plan.launch_ptr) - 1)
+        """Execute the batches in order, and keep the leaves. Raises ValueError for another network's plan,
+        StaleLeavesError for one that reads leaves which were forgotten.
+        """
+        result = self.begin(plan, len(plan.launch_ptr) - 1)
+        if self._leaves.types.rows:
+            arenas = self._arenas
+            self._leaves.store(plan.graph, plan.row, self._memory.views, arenas.output_arena, self._kept)
+        return result
 
     def begin(self, plan: Plan, until: int) -> Result:
         """Execute the first launches. Raises ValueError for a plan of another network."""
         start = time.perf_counter()
         self._epochs.begin(plan)
-        self._memory.reserve_for(plan)
+        if self._memory.reserve_for(plan):
+            self._leaves.forget()
+        self._leaves.require(plan.graph)
         return self._run(plan, 0, until, start)
 
     def resume(self, plan: Plan, since: int) -> Result:
