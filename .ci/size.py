@@ -30,7 +30,7 @@ BUDGETS = {
     "core/ir": (2_300, 14_500),
     "core/jit": (750, 5_000),
     "core/plan": (1_350, 11_000),
-    "core/policy": (4_100, 30_000),
+    "core/policy": (4_200, 30_600),
     "core/program": (4_800, 31_500),
     "core/run": (4_650, 34_000),
     "core/scale": (900, 7_000),

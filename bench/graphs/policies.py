@@ -21,7 +21,7 @@ from abw.bench.workloads import Case, chosen_cases, open_case
 from abw.core.base.errors import AbwError
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
-from abw.core.policy.learned.choice import ChosenPolicy
+from abw.core.policy.learned.choice import SINGLE, ChosenPolicy
 from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.learned.learner import learn
 from abw.core.policy.learned.states import ENCODINGS, Encoding
@@ -32,6 +32,9 @@ from abw.core.run.workload import Workload
 
 RULES = ("depth", "agenda", "sufficient", "critical", "critical-free", "weight-free", "share-free", "share")
 RATIOS = "batches over the fewest known"
+TIMES = "scheduling and launches over the least"
+# Microseconds of a launch for which that is compared.
+PRICES = (0.2, 1.5, 20.0)
 # The most nodes of a mini-batch that is searched.
 SEARCHED = 100_000
 # Seconds of Table 4 of the paper, and trials.
@@ -76,8 +79,8 @@ def policies(
     """Count batches by policy and time learning, for all workloads of the paper.
 
     Means over the first mini-batches. FSMs are learned from the first instances, in CPU time; none at
-    granularity op. On families and unseen data: batches over the fewest that anything found, and `auto`
-    chosen by time and by batches alone.
+    granularity op. On families and unseen data: batches over the fewest that anything found, with `auto`
+    chosen by time and by batches alone; and what `auto` takes over the quickest rule by the cost of a launch.
     """
     unknown = Unseen(batch, launch * 1e-6, mini_batches)
     if synthetic:
@@ -139,7 +142,10 @@ def _learned(workload: Workload, train: int, encoding: Encoding) -> FsmPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Batches and nanoseconds a node by policy, and what `auto` chose, by launch cost."""
+    """Batches and nanoseconds a node by policy, and what `auto` chose, by launch cost.
+
+    `times`: by launch cost, what `auto` takes for scheduling and launches over the least of all single rules.
+    """
 
     name: str
     types: int
@@ -148,6 +154,7 @@ class Compared:
     batches: dict[str, int]
     ns: dict[str, float]
     chosen: dict[str, tuple[ChosenPolicy, float]]
+    times: dict[str, float]
 
     @property
     def ratios(self) -> dict[str, float]:
@@ -197,7 +204,21 @@ class Unseen:
         nodes = sum(map(len, tests))
         batches = {policy: _batches(by, tests) for policy, by in found.items()}
         ns = {policy: 1e9 * _least_seconds(by, tests) / nodes for policy, by in found.items()}
-        return Compared(name, len(tests[0].types), nodes, _bound(tests), batches, ns, autos)
+        times = self._times(dag, used, tests)
+        return Compared(name, len(tests[0].types), nodes, _bound(tests), batches, ns, autos, times)
+
+    def _times(self, dag: Callable[[int, int], Dag], used: int, tests: Sequence[Dag]) -> dict[str, float]:
+        """What `auto` takes over the quickest single rule, by the cost of a launch."""
+        rules = {rule: get_policy(rule) for rule in SINGLE}
+        known = {rule: (_batches(by, tests), _least_seconds(by, tests)) for rule, by in rules.items()}
+        found = {}
+        for price in PRICES:
+            chosen = choose_from(dag, used, Asked(batch=self.batch, launch=price * 1e-6))
+            alone = chosen.picked.name
+            mine = known.get(alone) or (_batches(chosen, tests), _least_seconds(chosen, tests))
+            taken = {batches * price * 1e-6 + seconds for batches, seconds in (*known.values(), mine)}
+            found[f"{price:g} us"] = (mine[0] * price * 1e-6 + mine[1]) / min(taken)
+        return found
 
 
 def _least_seconds(policy: Policy, dags: Sequence[Dag]) -> float:
@@ -222,6 +243,7 @@ def compared(every: Iterable[Compared]) -> Rows:
             "best": min(one.batches.values()),
         }
         yield Row(RATIOS, family=one.name, **known, **one.ratios)
+        yield Row(TIMES, family=one.name, **one.times)
         for name, (policy, seconds) in one.chosen.items():
             yield Row(
                 "chosen",
@@ -237,5 +259,8 @@ def compared(every: Iterable[Compared]) -> Rows:
     means = {n: math.exp(sum(map(math.log, r)) / len(r)) for n, r in ratios.items()}
     yield Row(RATIOS, family="geometric mean", **means)
     yield Row(RATIOS, family="worst", **{n: max(r) for n, r in ratios.items()})
+    yield Row(
+        TIMES, family="worst", **{price: max(one.times[price] for one in done) for price in done[0].times}
+    )
     ns = {n: median(one.ns[n] for one in done if n in one.ns) for n in names}
     yield Row(RATIOS, family="ns a node", **ns)

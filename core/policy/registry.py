@@ -84,16 +84,6 @@ SUMMARIES: dict[str, str] = {
 # The policies that minimise a cost where they are given one (option `cost`), else the number of batches.
 COSTED: tuple[str, ...] = ("critical-free", "share-free", "weight-free", "beam", "search", "exact")
 
-# What scheduling takes a node: what `auto` reckons with. `-reversed` is what turning round adds.
-#
-# Means of trees and lattices (`abw bench policies --unseen`, last row); of the beam what lattices take, of
-# phases what it takes where types have an order.
-NANOSECONDS: dict[str, float] = {
-    "depth": 8, "phases": 3, "agenda": 14, "sufficient": 33, "critical": 16, "critical-free": 28, "share": 19,
-    "share-free": 30, "weight": 18, "weight-free": 30, "beam": 330,
-    "fsm-base": 8, "fsm-sort": 8, "fsm-critical": 17, REVERSED: 2,
-}  # fmt: skip
-
 
 def require_name(name: str, known: Sequence[str] = NAMES) -> None:
     """Raise AbwError unless a name is one of those known, or that of a policy of your own."""
@@ -116,10 +106,3 @@ def get_policy(name: str, **options: object) -> Policy:
     except TypeError as error:
         raise AbwError(f"policy {name}: {error}") from None
     return made if rule == name else Reversed(made)
-
-
-def seconds_of(name: str, nodes: int) -> float:
-    """About how long a policy takes to schedule so many nodes, on one core."""
-    rule = name.removesuffix(REVERSED)
-    nanoseconds = NANOSECONDS[rule] + (NANOSECONDS[REVERSED] if rule != name else 0.0)
-    return 1e-9 * nanoseconds * nodes

@@ -213,7 +213,7 @@ def test_learn_says_what_was_tried_and_why_this_one(abw: Abw, home: Path) -> Non
     assert document["version"] == 2
     assert path.stat().st_size < 1e6
     names = [" ".join(t["policies"]) for t in document["tried"] if len(t["policies"]) == 1]
-    assert {"depth", "critical", "critical-reversed", "share-free"} <= set(names)
+    assert {"depth", "critical", "critical-reversed", "share"} <= set(names)
     assert all(name in shown.out for name in names)
     run = abw("run", *flags, "--json").json()
     assert not run["training"]["fresh"]

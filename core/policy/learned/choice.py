@@ -16,7 +16,8 @@ from abw.core.graph.dag import Dag
 from abw.core.policy.cost import Cost, cost_of, counting, least_cost
 from abw.core.policy.learned.fsm import FORMAT, FsmPolicy, require_types
 from abw.core.policy.learned.learner import BEST_OF, MET, TooManyStatesError, learn
-from abw.core.policy.registry import CHOSEN, COSTED, LEARNED, REVERSED, get_policy, seconds_of
+from abw.core.policy.reckoning import Size, seconds_of
+from abw.core.policy.registry import CHOSEN, COSTED, LEARNED, REVERSED, get_policy
 from abw.core.policy.schedule import Policy, Schedule
 
 # Of the files of chosen policies; those of an FSM have version 1.
@@ -28,14 +29,12 @@ ONE_WAY = ("depth", "agenda")
 # The rules that are tried, `RULES` in both directions; of equally quick ones the earlier one is taken.
 RULES = ("critical", "weight-free", "share-free", "share", "weight", "critical-free", "sufficient")
 
-# All of these in the order in which they are tried: the quickest first.
-ORDER: tuple[str, ...] = tuple(
-    sorted((*ONE_WAY, *RULES, *(f"{rule}{REVERSED}" for rule in RULES)), key=lambda n: seconds_of(n, 1))
-)
+# All of these; they are tried from the quickest to the slowest.
+SINGLE: tuple[str, ...] = (*ONE_WAY, *RULES, *(f"{rule}{REVERSED}" for rule in RULES))
 
 BEAMS = ("beam", f"beam{REVERSED}")
 # How many candidates there are at most.
-CANDIDATES = 1 + len(ORDER) + len(BEST_OF) + 2 + len(BEAMS)
+CANDIDATES = 1 + len(SINGLE) + len(BEST_OF) + 2 + len(BEAMS)
 # The most states of an FSM that is tried; with eight symbols a state its file stays under 1 MB.
 STATES = 512
 # The most characters of an FSM's file.
@@ -81,12 +80,20 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the candidates were judged on; `apart`: none was made from these instances."""
+    """What the candidates were judged on; `least` is the lower bound of the batches, or of what they cost.
+
+    `apart`: none was made from these instances.
+    """
 
     mini_batches: int
     nodes: int
+    edges: int
     least: float
     apart: bool
+
+    def size(self, types: int) -> Size:
+        """Their size, by which scheduling is reckoned."""
+        return Size(self.mini_batches, self.nodes + self.edges, types)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,8 +130,12 @@ class ChosenPolicy:
     def open(self) -> bool:
         """Whether a policy was not tried that might pay where a batch costs `launch`."""
         tried = {LEARNED if is_fsm(name) else name for t in self.tried for name in t.policies}
-        missing = {*ORDER, *BEAMS, LEARNED} - tried
-        return any(_may_pay(self.able, self.held, self._launch, _takes(n, self.held.nodes)) for n in missing)
+        missing, size, least = (
+            {*SINGLE, *BEAMS, LEARNED} - tried,
+            self.held.size(len(self.types)),
+            self.held.least,
+        )
+        return any(_may_pay(self.able, self.held, self._launch, _takes(n, size, least)) for n in missing)
 
     @property
     def reason(self) -> str:
@@ -225,11 +236,11 @@ def choose(
 ) -> ChosenPolicy:
     """Try the candidates on the mini-batches `held`.
 
-    Rules in both directions first, in `ORDER`, before them `ONE_BATCH` where all have an order of types; then
-    FSMs learned from `lessons` (a graph and its parts; encodings base, sort, critical, in at most `TRIALS`
-    trials, with at most `STATES` states), the least of several rules, and the beam: each only where it could
-    still be better, that is, if with as few batches as the lower bound, at `launch` seconds a batch, and its
-    own scheduling it would take less time than what was tried before. With a `cost` that is what is
+    Rules in both directions from the quickest on, before them `ONE_BATCH` where all have an order of types;
+    then FSMs learned from `lessons` (a graph and its parts; encodings base, sort, critical, in at most
+    `TRIALS` trials, with at most `STATES` states), the least of several rules, and the beam: each only where
+    it could still be better, that is, if with as few batches as the lower bound, at `launch` seconds a batch,
+    and its own scheduling it would take less time than what was tried before. With a `cost` that is what is
     minimised, alone. `ready` is told the name of each rule, or `fsm`, before it is first used, which is the
     time to compile it; `progress` the candidates tried and the fewest batches so far. Same arguments, same
     policy (its seconds apart). Raises AbwError for graphs that are empty or of different types. A second or
@@ -244,11 +255,13 @@ def choose(
         raise AbwError("a policy is chosen on graphs of the same types that are not empty")
     begun = time.perf_counter()
     price = counting(len(types)) if cost is None else cost
-    nodes = sum(map(len, held))
-    summary = Held(len(held), nodes, sum(least_cost(d, price) for d in held), apart)
-    trial = _Trial(held, summary, price, cost, launch if cost is None else float("inf"), ready, progress)
     ordered = all(dag.order is not None for dag in held)
-    for name in (ONE_BATCH, *ORDER) if ordered else ORDER:
+    nodes = sum(map(len, held))
+    edges = nodes if ordered else sum(len(dag.succ) for dag in held)  # not looked for where nobody asks
+    summary = Held(len(held), nodes, edges, sum(least_cost(d, price) for d in held), apart)
+    trial = _Trial(held, summary, price, cost, launch if cost is None else float("inf"), ready, progress)
+    quickest = sorted(SINGLE, key=trial.takes)
+    for name in (ONE_BATCH, *quickest) if ordered else quickest:
         if not trial.may_pay(name):
             break
         trial.rule(name)
@@ -272,11 +285,11 @@ def _may_pay(able: Sequence[Tried], held: Held, launch: float, seconds: float) -
     return held.least * launch + seconds < best
 
 
-def _takes(name: str, nodes: int) -> float:
-    """What a policy takes to schedule so many nodes; of `fsm` with a share of its learning."""
+def _takes(name: str, size: Size, batches: float) -> float:
+    """What a policy takes to make so many batches; of `fsm` with a share of its learning."""
     if name == LEARNED:
-        return seconds_of(f"{LEARNED}-sort", nodes) + LEARNING / PAYBACK
-    return seconds_of(name, nodes)
+        return seconds_of(f"{LEARNED}-sort", size, batches) + LEARNING / PAYBACK
+    return seconds_of(name, size, batches)
 
 
 def _options(name: str, cost: Cost | None) -> dict[str, Cost]:
@@ -304,14 +317,20 @@ class _Trial:
     ) -> None:
         self.dags, self.held, self.price, self.cost, self.launch = dags, held, price, cost, launch
         self.ready, self.progress = ready, progress
+        self.size = held.size(len(dags[0].types))
         self.tried: list[Tried] = []
         self.waited = 0.0
         self._costs: dict[str, np.ndarray[Any, np.dtype[np.float64]]] = {}
+        self._scheduling: dict[str, float] = {}
 
     def may_pay(self, name: str) -> bool:
         """Whether a policy could be better than all that was tried."""
         able = [t for t in self.tried if t.cost is not None]
-        return _may_pay(able, self.held, self.launch, _takes(name, self.held.nodes))
+        return _may_pay(able, self.held, self.launch, self.takes(name))
+
+    def takes(self, name: str) -> float:
+        """What a policy takes that needs as many batches as the lower bound; with a cost, about that."""
+        return _takes(name, self.size, self.held.least)
 
     def rule(self, name: str) -> None:
         """Try a policy that needs no learning."""
@@ -354,7 +373,7 @@ class _Trial:
                 return
             names.append(name)
             least = after
-            seconds = sum(self._seconds(n) for n in names)
+            seconds = sum(self._scheduling[n] for n in names)
             self._note(Tried(tuple(names), int(least.sum()), float(least.sum()), seconds))
 
     def _prepare(self, name: str) -> None:
@@ -369,10 +388,8 @@ class _Trial:
         self._costs[name] = np.array([cost_of(s, self.price) for s in schedules])
         batches = sum(map(len, schedules))
         cost = float(self._costs[name].sum())
-        self._note(Tried((name,), batches, cost, self._seconds(name), learning, states))
-
-    def _seconds(self, name: str) -> float:
-        return seconds_of(name, self.held.nodes)
+        self._scheduling[name] = seconds_of(name, self.size, batches)
+        self._note(Tried((name,), batches, cost, self._scheduling[name], learning, states))
 
     def _note(self, tried: Tried) -> None:
         self.tried.append(tried)

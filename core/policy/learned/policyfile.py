@@ -66,7 +66,8 @@ def _chosen(document: dict[str, Any], fsm: FsmPolicy | None) -> ChosenPolicy:
     counts = {name: count(held, name, where, least=1) for name in ("mini_batches", "nodes")}
     if not isinstance(held.get("apart"), bool):
         raise WrongError(f"{where}.apart must be true or false, not {said(held.get('apart'))}")
-    found = Held(**counts, least=number(held, "least", where, least=0.0), apart=held["apart"])
+    edges = count(held, "edges", where) if "edges" in held else counts["nodes"]  # earlier files lack it
+    found = Held(**counts, edges=edges, least=number(held, "least", where, least=0.0), apart=held["apart"])
     tried = tuple(_tried(entry, f"tried[{n}]") for n, entry in enumerate(of(document, "tried", list)))
     seconds = number(document, "seconds", least=0.0)
     chosen = ChosenPolicy(types, found, tried, fsm, count(document, "seed"), seconds)

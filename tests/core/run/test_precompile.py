@@ -19,7 +19,7 @@ from abw.core.plan import kernels
 from abw.core.plan.kernels import fill_plan
 from abw.core.policy import cost
 from abw.core.policy.learned import fsm, learner, states
-from abw.core.policy.learned.choice import ORDER
+from abw.core.policy.learned.choice import SINGLE
 from abw.core.policy.rules import critical, frontier, remaining, sufficient, weight
 from abw.core.policy.rules.depth import Depth
 from abw.core.run import precompile
@@ -93,7 +93,7 @@ def test_it_says_what_is_ready(uncompiled: pytest.MonkeyPatch) -> None:
         beside.process.join(60)
         assert beside.process.exitcode == 0
     with precompile.compiling_beside(Asked("auto")) as beside:
-        for name in (*ORDER, "fsm", "beam"):
+        for name in (*SINGLE, "fsm", "beam"):
             beside.wait(name)
         assert beside.process is not None
         beside.process.join(60)
