@@ -8,7 +8,7 @@ from typing import Any
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.ir.cell import Cell, Param, Shape
 from abw.core.ir.libraries import NOWHERE, library_of, with_type
-from abw.core.ir.model import Library, Table
+from abw.core.ir.model import Library, Reduction, Table
 from abw.core.program.net import OVERRIDES, TAKEN, Net
 from abw.core.program.recording.recorder import Call
 from abw.core.program.recording.values import Value
@@ -107,3 +107,11 @@ def callable_type(
         raise ValueError(f"the classes are not of the shapes of {made.name}: {wanted}")
     callee = net._callee(number, inputs, outputs)
     return net._session.recorder.callable_cell(callee, lambda _, arguments: otherwise(arguments))
+
+
+def callable_reduction(net: Net, reduction: Reduction, input: type[Value], output: type[Value]) -> Call:
+    """Make a function that records reductions of lists of values of a class, and gives one of another.
+
+    Its type is added to the net if it is new. Raises ValueError for classes of several shapes.
+    """
+    return net._reductions.callable(reduction, input, output)

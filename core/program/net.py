@@ -32,6 +32,8 @@ from abw.core.program.network import constants_of, shapes_of, width_of
 from abw.core.program.recording.inputs import numbers_of
 from abw.core.program.recording.recorder import Callee
 from abw.core.program.recording.values import BITS, SHAPES, Value, kind_of, owner
+from abw.core.program.reductions import NAMES as REDUCTIONS
+from abw.core.program.reductions import Reductions
 from abw.core.program.running.fibers import Failed, Program, require_program
 from abw.core.program.running.results import noted
 from abw.core.program.scope import Batching
@@ -143,6 +145,7 @@ class Net:
         self._values: dict[Shape, type[Value]] = {}
         self._zeros: dict[Shape, Value] = {}
         self._inputs: dict[Shape, Constant] = {}
+        self._reductions = Reductions(self)
         self._define(0, fresh=True)
 
     @property
@@ -345,6 +348,40 @@ class Net:
         """
         return self._brought(numbers, "net.input", self._taken)
 
+    def sum(self, values: Iterable[Any]) -> Value:
+        """Sum any number of values of one shape: one node. One value is its own sum.
+
+        Numbers become values. The first call for a shape compiles a kernel. Errors: AbwError for no values,
+        or several shapes.
+        """
+        return self._reductions.reduce("sum", values)
+
+    def mean(self, values: Iterable[Any]) -> Value:
+        """Average any number of values of one shape; see `sum`."""
+        return self._reductions.reduce("mean", values)
+
+    def max(self, values: Iterable[Any]) -> Value:
+        """Take the largest of each element of any number of values of one shape; see `sum`."""
+        return self._reductions.reduce("max", values)
+
+    def attend(
+        self,
+        query: object,
+        keys: Iterable[Any],
+        values: Iterable[Any],
+        *,
+        heads: int = 1,
+        scaled: bool = True,
+    ) -> Value:
+        """Average values, weighted by the softmax of the products of their keys with a query.
+
+        This is attention (Vaswani et al., 2017). Each of the `heads` attends with its own part of query, keys
+        and values; where `scaled`, products are divided by the root of a part's length. Without a query
+        (None) keys are the scores: a number each. One node; one value is its own average. Errors: AbwError
+        for no values, for more or fewer keys than values, or lengths that do not fit.
+        """
+        return self._reductions.attend(query, keys, values, heads, scaled)
+
     def _brought(self, numbers: object, what: str, shapes: Sequence[Shape]) -> Value:
         if self._session.runner is None:
             self._session.refuse_idle()
@@ -407,7 +444,7 @@ class Net:
 
 
 # Names that a library's cells, tables and parameters cannot have.
-TAKEN = tuple(name for name in dir(Net) if not name.startswith("_"))
+TAKEN = tuple(name for name in dir(Net) if not name.startswith("_") and name not in REDUCTIONS)
 
 
 def session_of(net: Net) -> Session:

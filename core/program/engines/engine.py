@@ -22,7 +22,15 @@ from abw.core.policy.schedule import Policy, Schedule
 from abw.core.program.recording.asks import Picks
 from abw.core.program.recording.inputs import Floats, InputRows
 from abw.core.program.recording.machine import MachineRecorder
-from abw.core.program.recording.recorder import Ints, Longs, Piece, Segment, joined, segment
+from abw.core.program.recording.recorder import (
+    Ints,
+    Longs,
+    Piece,
+    Segment,
+    joined,
+    reads_of,
+    segment,
+)
 from abw.core.program.recording.values import BITS
 
 # Nodes of segments whose plans are kept.
@@ -72,7 +80,7 @@ class Engine:
         """
         self.cells, self.params, self.network = cells, params, self._executed_network(cells)
         self._names = tuple(t.name for t in self.network.types)
-        self._slots = np.array([len(t.slots) for t in cells.types], np.int32)
+        self._reads = reads_of(cells)
         self.planned = PlannedTape(self.network, self._executor)
         self.tape: Tape | None = None
         self._first: dict[bytes, Planned] = {}
@@ -141,7 +149,10 @@ class Engine:
             if end == "done":
                 self._append(piece)
                 return
-        self.advance(segment(piece, self._slots, self.cells.width, self._base, self.recorded))
+        self.advance(self._segment(piece, self.recorded))
+
+    def _segment(self, piece: Piece, first: int) -> Segment:
+        return segment(piece, self._reads, self.cells.width, self._base, first)
 
     def round(self, recorder: MachineRecorder, asked: int) -> list[int] | None:
         """Compute what was recorded, where need be, and answer the `asked` questions that the recorder has
@@ -239,11 +250,7 @@ class Engine:
     @property
     def segments(self) -> list[Segment]:
         """All that was recorded in this run."""
-        width, base = self.network.width, self._base
-        return [
-            held if isinstance(held, Segment) else segment(held[0], self._slots, width, base, held[1])
-            for held in self._recorded
-        ]
+        return [held if isinstance(held, Segment) else self._segment(*held) for held in self._recorded]
 
     @property
     def pieces(self) -> list[tuple[Graph, Schedule]]:

@@ -23,6 +23,7 @@ class OpEngine(Engine):
         self._templates = ops.templates
         self._steps = np.array([len(t.steps) for t in ops.templates])
         lookups = {c: t for template in ops.templates for of in template.lookups for c, t in of.items()}
+        self._reduces = np.array([t.cell is None for t in cells.types], np.bool_)
         self._lookups = [(cells.constants[c], t) for c, t in lookups.items()]
         return ops.network
 
@@ -53,6 +54,7 @@ class OpEngine(Engine):
         """
         cell = np.repeat(np.arange(len(segment)), np.diff(segment.operand_ptr))  # that reads an operand
         looked_up = self._looked_up(segment.operand)
+        looked_up[self._reduces[segment.type][cell]] = -1
         rows = np.bincount(cell[looked_up >= 0], minlength=len(segment))
         count = rows + self._steps[segment.type]
         first = np.cumsum(count) - count  # of a cell's operations
@@ -67,8 +69,14 @@ class OpEngine(Engine):
         here = looked_up >= 0
         type_of[row[here]], sizes[row[here]] = looked_up[here], 1
         operands = [(row[here], segment.operand[here][:, None])]
+        reduced: list[tuple[Longs, Ints, Ints]] = []
         for t, template in enumerate(self._templates):
             nodes = np.flatnonzero(segment.type == t)
+            if self._reduces[t] and len(nodes):
+                counts = np.diff(segment.operand_ptr)[nodes]
+                type_of[step[nodes]], sizes[step[nodes]] = template.steps[0].type, counts
+                reduced.append((step[nodes], segment.operand_ptr[nodes], counts))
+                continue
             for j, made in enumerate(template.steps if len(nodes) else ()):
                 begin, at = segment.operand_ptr[nodes], step[nodes]
                 args = [fed[begin + n] if is_slot else self._expanded + at + n for is_slot, n in made.args]
@@ -80,6 +88,9 @@ class OpEngine(Engine):
         operand = np.empty(ptr[-1], np.int32)
         for at, values in operands:
             operand[ptr[at][:, None] + np.arange(values.shape[1])] = values
+        for at, begin, counts in reduced:
+            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            operand[np.repeat(ptr[at], counts) + within] = fed[np.repeat(begin, counts) + within]
         found = Segment(self._expanded, type_of, np.repeat(segment.instance, count), ptr, operand)
         self._expanded += len(found)
         return found

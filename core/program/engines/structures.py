@@ -18,6 +18,9 @@ from abw.core.policy.schedule import Schedule
 from abw.core.program.engines.engine import MOST_KEPT, Engine
 from abw.core.program.recording.recorder import Ints, Segment
 
+# Of an instance's nodes their types, how many values each reads, and which: references, -1 for constants.
+Structure = tuple[bytes, bytes, bytes]
+
 
 class GraphEngine(Engine):
     """Schedules each structure that it meets once, by the policy, and all instances of it alike."""
@@ -25,7 +28,7 @@ class GraphEngine(Engine):
     compiled = False
 
     def __init__(self, *parts: Any) -> None:  # noqa: ANN401 (as of `Engine`)
-        self._known: dict[tuple[bytes, bytes], Schedule] = {}
+        self._known: dict[Structure, Schedule] = {}
         self._held = 0
         super().__init__(*parts)
 
@@ -59,10 +62,11 @@ class GraphEngine(Engine):
                 hint="granularity cell or op",
             )
         read = np.where(inner, position[node] * self.network.width + output, -1)
-        alike: dict[tuple[bytes, bytes], list[int]] = {}
+        alike: dict[Structure, list[int]] = {}
         for a, b in pairwise(start.tolist()):
             if a < b:
-                key = type_of[a:b].tobytes(), read[ptr[a] : ptr[b]].tobytes()
+                sizes_of = np.diff(ptr[a : b + 1]).tobytes()
+                key = type_of[a:b].tobytes(), sizes_of, read[ptr[a] : ptr[b]].tobytes()
                 alike.setdefault(key, []).append(a)
         types, sizes, nodes = [], [], []
         for key, begins in alike.items():
@@ -74,17 +78,17 @@ class GraphEngine(Engine):
         ends = np.append(0, np.cumsum(np.concatenate(sizes))).astype(np.int32)
         return Schedule(np.concatenate(types), ends, local[np.concatenate(nodes)])
 
-    def _of_structure(self, key: tuple[bytes, bytes]) -> Schedule:
-        """The schedule of an instance, by the types of its nodes and what they read: references, -1 for
-        constants.
-        """
+    def _of_structure(self, key: Structure) -> Schedule:
+        """The schedule of an instance of this structure."""
         found = self._known.get(key)
         if found is None:
-            types, read = np.frombuffer(key[0], np.int32), np.frombuffer(key[1], np.int64)
+            types, sizes, read = (
+                np.frombuffer(part, kind)
+                for part, kind in zip(key, (np.int32, np.int32, np.int64), strict=True)
+            )
             if self._held > MOST_KEPT:
                 self._known, self._held = {}, 0
-            slots = np.array([len(t.slots) for t in self.network.types])
-            reader = np.repeat(np.arange(len(types), dtype=np.int32), slots[types])[read >= 0]
+            reader = np.repeat(np.arange(len(types), dtype=np.int32), sizes)[read >= 0]
             source = (read[read >= 0] // self.network.width).astype(np.int32)
             found = self._known[key] = self._policy.schedule(build_dag(self._names, types, source, reader))
             self._held += len(types)

@@ -33,9 +33,12 @@ from abw.core.program.recording.recorder import (
     Number,
     Piece,
     Recorder,
+    Reduced,
     Refuse,
+    RefuseValues,
     Write,
     callable_cell,
+    callable_reduction,
 )
 from abw.core.program.recording.values import Owner, Value, class_fields
 
@@ -263,6 +266,12 @@ class MachineRecorder(Recorder):
             words += [id(kind), added]
         said = f"{callee.name}({', '.join(name for name, _ in callee.inputs)})"
         return machine_function(callee.name, "record", FAST | BY_NAME, said, words, (self, callee, slow))
+
+    def callable_reduction(self, made: Reduced, refuse: RefuseValues) -> Call:
+        """The function that records a reduction of a list of values, or hands it to `refuse`."""
+        slow = callable_reduction(made, self, refuse)
+        words = (self.head, made.number, id(made.input), id(slow), id(made.output), made.added)
+        return machine_function(made.name, "reduce", FAST, f"{made.name}(values)", words, (self, made, slow))
 
 
 def _asking_argmax(ask: Callable[..., Any]) -> Callable[..., int]:

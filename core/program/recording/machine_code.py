@@ -20,7 +20,7 @@ from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.target import get_target
 from abw.core.exec.interface import HEAD, MOST_BEST
 from abw.core.jit.pointers import Table
-from abw.core.program.recording.machine_text import ASK, RECORD, RESUME
+from abw.core.program.recording.machine_text import ASK, RECORD, REDUCE, RESUME
 from abw.core.program.recording.values import Value
 
 FUNCTIONS = (
@@ -123,7 +123,7 @@ def _expanded(text: str) -> str:
 @cache
 def machine_code() -> Code:
     """The machine code. Cost: some 30 ms, from a file 3."""
-    code = compile_ir(_expanded(_BEGIN + RECORD + ASK + RESUME), get_target(None))
+    code = compile_ir(_expanded(_BEGIN + RECORD + REDUCE + ASK + RESUME), get_target(None))
     functions = [ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value for n in FUNCTIONS]
     given = (ctypes.c_void_p * len(_API))(*functions, *map(id, OBJECTS.values()))
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("begin"))(ctypes.addressof(given))

@@ -125,6 +125,75 @@ slow:
 }
 """
 
+REDUCE = r"""
+; A reduction: the state, its type's number, the class of the values that it reduces, the function for all
+; other calls, the class and kind of its output. It is called with a list or tuple of values.
+
+define ptr @reduce(ptr %self, ptr %args, i64 %count) {
+entry:
+  %cell = ptr %self[2]
+  %state = ptr %cell[0]
+  %wanted = ptr %cell[2]
+  %words = ptr %state[0]
+  %values = ptr %args[0]
+  %sequence = ptr %values[1]
+  read at limit open
+  api list tuple listSize tupleSize listGetItem tupleGetItem
+  %islist = icmp eq ptr %sequence, %list
+  %istuple = icmp eq ptr %sequence, %tuple
+  %known = or i1 %islist, %istuple
+  %single = icmp eq i64 %count, 1
+  %opened = icmp ne i64 %open, 0
+  %can = all %known %single %opened
+  if %can length slow
+length:
+  %sizef = select i1 %islist, ptr %listSize, ptr %tupleSize
+  %getf = select i1 %islist, ptr %listGetItem, ptr %tupleGetItem
+  %size = call i64 %sizef(ptr %values)
+  %begin = add i64 %at, 2
+  %end = add i64 %begin, %size
+  %fits = icmp sle i64 %end, %limit
+  %several = icmp sgt i64 %size, 1
+  %ok = all %fits %several
+  if %ok look slow
+look:
+  %i = phi i64 [ 0, %length ], [ %following, %take ]
+  %more = icmp slt i64 %i, %size
+  if %more check write
+check:
+  %arg = call ptr %getf(ptr %values, i64 %i)
+  %type = ptr %arg[1]
+  %right = icmp eq ptr %type, %wanted
+  if %right take slow
+take:
+  %handle = i64 %arg[2]
+  %place = add i64 %begin, %i
+  %words[%place] = i64 %handle
+  %following = add i64 %i, 1
+  goto look
+write:
+  %number = i64 %cell[1]
+  read owner next step
+  %first = or i64 %number, %owner
+  %words[%at] = i64 %first
+  %behind = add i64 %at, 1
+  %words[%behind] = i64 %size
+  write at %end
+  %next1 = add i64 %next, %step
+  write next %next1
+  %class = ptr %cell[4]
+  %kind = i64 %cell[5]
+  %own = add i64 %next, %kind
+  %value = call ptr @make(ptr %class, i64 %own)
+  ret ptr %value
+slow:
+  %other = ptr %cell[3]
+  api objectVectorcall
+  %found = call ptr %objectVectorcall(ptr %other, ptr %args, i64 %count, ptr null)
+  ret ptr %found
+}
+"""
+
 ASK = r"""
 ; A question to a value is noted.
 

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError
 from abw.core.cell.evaluate import run_cell
 from abw.core.exec.interface import Array
+from abw.core.exec.reference import attend
+from abw.core.ir.model import Attention
+from abw.core.ir.network import Slot
 from abw.core.program.engines.engine import Engine
 from abw.core.program.recording.asks import Answer, answer, margin
 from abw.core.program.recording.recorder import TYPE
@@ -48,16 +51,25 @@ class EagerTape:
         values = self._engine.params.values
         self._wide += [np.asarray(value, np.float64) for value in values[len(self._wide) :]]
         net_type = self._engine.cells.types[number & TYPE]
-        assert net_type.cell is not None
+        slots: Iterable[Slot] = net_type.slots
+        if net_type.cell is None:
+            length, *handles = handles
+            slots = [slot for slot in net_type.slots for _ in range(length)]
         operands = []
-        for slot, handle in zip(net_type.slots, handles, strict=True):
+        for slot, handle in zip(slots, handles, strict=True):
             try:
                 operands.append(self.value(handle >> BITS))
             except LookupError:
                 message = f"input '{slot.name}' of {net_type.name} is a value of an earlier run"
                 raise AbwError(f"{message}, or of another instance: {GONE}", hint=KEEP) from None
         with np.errstate(all="ignore"):
-            found = run_cell(net_type.cell, operands, [self._wide[p] for p in net_type.params])
+            if net_type.cell is not None:
+                found = run_cell(net_type.cell, operands, [self._wide[p] for p in net_type.params])
+            elif isinstance(net_type.reduction, Attention):
+                listed, keys = np.stack(operands[:length]), np.stack(operands[length : 2 * length])
+                found = [attend(net_type.reduction, listed, keys, operands[-1])]
+            else:
+                found = [getattr(np, str(net_type.reduction))(np.stack(operands, axis=-1), axis=-1)]
         for output, value in enumerate(found):
             self._values[self._next + output] = value
         self._next += self._engine.cells.width

@@ -25,7 +25,7 @@ from abw.core.program.recording.asks import (
 )
 from abw.core.program.recording.machine import MachineRecorder
 from abw.core.program.recording.machine_code import CLOSED
-from abw.core.program.recording.recorder import OWNER, Recorder, StaleError
+from abw.core.program.recording.recorder import OWNER, MisreadError, Recorder, StaleError
 from abw.core.program.recording.values import BITS, KINDS
 from abw.core.program.running.fibers import (
     Asked,
@@ -205,10 +205,12 @@ class BatchRunner:
         """Compute what was recorded. Errors: AbwError for values of an earlier run, TooLargeError."""
         try:
             self.engine.compute(self._recorder.take())
-        except StaleError as stale:
-            number, index, slot = stale.args
+        except (StaleError, MisreadError) as wrong:
+            number, index, slot = wrong.args
             instance, kind = self._numbers[index] if self._numbers else 0, self.engine.cells.types[number]
             what = f"instance {instance}: input '{kind.slots[slot].name}' of {kind.name}"
+            if isinstance(wrong, MisreadError):
+                raise AbwError(f"{what} is a value of another shape, or of a later call") from None
             raise AbwError(f"{what} is a value of an earlier run: {GONE}", hint=KEEP) from None
 
     def _go_on(self, going: Iterable[Going]) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from abw.core.exec.cpu.llvm.kernel import SLOT_WORDS
 from abw.core.exec.cpu.tape import state as at
 from abw.core.graph.growing.state import DONE, FAILED, FULL, PAUSED
-from abw.core.jit.addresses import call, ints_at, ints_in, longs_at, longs_in
+from abw.core.jit.addresses import bytes_in, call, ints_at, ints_in, longs_at, longs_in
 from abw.core.jit.decorators import inner, njit
 from abw.core.policy.rules.critical import Paths, critical_type
 
@@ -55,9 +55,10 @@ class Ready(NamedTuple):
 def advance(state: Longs, words: int, length: int, first: int) -> int:
     """Execute what `length` words at an address say, behind the `first` nodes that the run has already.
 
-    A node is its type's number, in a word's low bits (`NUMBER`), then a handle for each slot. The order is
-    that of `abw.core.policy.rules.critical`. Returns DONE; or, with nothing run, FAILED where a node reads a
-    value of an earlier run, PAUSED where the arithmetic is the limit or more, FULL where there is no room for
+    A node is its type's number, in a word's low bits (`NUMBER`), then a handle for each slot; of a reduction
+    how long its lists are, then these. The order is that of `abw.core.policy.rules.critical`. Returns DONE;
+    or, with nothing run, FAILED where a node reads a value of an earlier run, a later node or another shape;
+    PAUSED where the arithmetic is the limit or more, FULL where there is no room for
     the rows (`ROWS` says how many).
     """
     begin = ints_in(state, at.BEGIN)
@@ -99,47 +100,59 @@ def _read(state: Longs, words: Longs, first: int, nodes: Nodes, reads: Reads, si
 
     `sizes`: of each type, becomes how many there are.
     """
-    slots, flops = ints_in(state, at.TYPE_SLOTS), longs_in(state, at.FLOPS)
+    slots, flops, reduces = (
+        ints_in(state, at.TYPE_SLOTS),
+        longs_in(state, at.FLOPS),
+        bytes_in(state, at.REDUCES),
+    )
+    slot_arena, output_arena = ints_in(state, at.SLOT_ARENA), ints_in(state, at.OUTPUT_ARENA)
+    type_of, width = ints_in(state, at.TYPE), state[at.WIDTH]
     base, bits, shift = state[at.BASE], state[at.BITS], state[at.SHIFT]
     operand, following, owner = reads
     sizes[:] = 0
     place, n, work = 0, 0, 0
     while place < len(words):
         t = words[place] & NUMBER
-        end = place + 1 + slots[t]
-        nodes.type[n], nodes.begin[n], nodes.path[n] = t, place + 1, 1
+        if t >= len(slots):
+            return -1, 0
+        begin, length = place + 1, 1
+        if reduces[t]:
+            length = words[begin] if begin < len(words) else 0
+            operand[begin] = length
+            begin += 1
+        end = begin + length * slots[t]
+        if length < 1 or end > len(words):
+            return -1, 0
+        nodes.type[n], nodes.begin[n], nodes.path[n] = t, begin, 1
         nodes.missing[n], nodes.head[n] = 0, NONE
         sizes[t] += 1
         work += flops[t]
-        for k in range(place + 1, end):
-            reference = words[k] >> bits
-            if reference < 0:
-                if _is_gone(state, reference):
-                    return -1, 0
-            else:
-                reference -= base
+        k = begin
+        for s in range(slots[t]):
+            arena = slot_arena[t * state[at.SLOTS] + s]
+            for _ in range(length):
+                reference = words[k] >> bits
                 if reference < 0:
-                    return -1, 0
-                producer = (reference >> shift) - first
-                if producer >= 0:
-                    following[k], owner[k] = nodes.head[producer], n
-                    nodes.head[producer] = k
-                    nodes.missing[n] += 1
-            operand[k] = reference
+                    row = _constant_row(state, arena, reference)
+                    if row < 0:
+                        return -1, 0
+                    operand[k] = -1 - row
+                else:
+                    reference -= base
+                    node = reference >> shift
+                    if reference < 0 or node >= first + n:
+                        return -1, 0
+                    if output_arena[type_of[node] * width + (reference & width - 1)] != arena:
+                        return -1, 0
+                    if node >= first:
+                        following[k], owner[k] = nodes.head[node - first], n
+                        nodes.head[node - first] = k
+                        nodes.missing[n] += 1
+                    operand[k] = reference
+                k += 1
         place = end
         n += 1
     return n, work
-
-
-@inner
-def _is_gone(state: Longs, reference: int) -> bool:
-    """Whether a constant is a row that was brought in another run."""
-    fields = longs_in(state, at.FIELDS)
-    for f in range(0, len(fields), at.OF_FIELD):
-        place, count = -1 - reference - fields[f + at.FIELD_FIRST], fields[f + at.FIELD_COUNT]
-        if 0 <= place < count:
-            return bool(place - fields[f + at.SINCE] & count - 1 >= fields[f + at.BROUGHT])
-    return False
 
 
 @inner
@@ -164,7 +177,7 @@ def _begin(state: Longs, first: int, count: int, nodes: Nodes, reads: Reads, rea
     slots, shift, path = ints_in(state, at.TYPE_SLOTS), state[at.SHIFT], nodes.path
     for node in range(count - 1, -1, -1):
         begin = nodes.begin[node]
-        for k in range(begin, begin + slots[nodes.type[node]]):
+        for k in range(begin, begin + slots[nodes.type[node]] * _length(state, node, nodes, reads)):
             producer = (reads.operand[k] >> shift) - first
             if producer >= 0:
                 path[producer] = max(path[producer], path[node] + 1)
@@ -177,6 +190,12 @@ def _begin(state: Longs, first: int, count: int, nodes: Nodes, reads: Reads, rea
     for node in range(count):
         if nodes.missing[node] == 0:
             _enter(node, nodes, ready)
+
+
+@inner
+def _length(state: Longs, node: int, nodes: Nodes, reads: Reads) -> int:
+    """How many values a node has in each slot."""
+    return int(reads.operand[nodes.begin[node] - 1]) if bytes_in(state, at.REDUCES)[nodes.type[node]] else 1
 
 
 @inner
@@ -202,14 +221,25 @@ def _run(state: Longs, t: int, first: int, nodes: Nodes, reads: Reads, ready: Re
     slots, outputs = ints_in(state, at.TYPE_SLOTS)[t], ints_in(state, at.TYPE_OUTPUTS)[t]
     frame, index = longs_in(state, at.FRAME), ints_in(state, at.INDEX)
     operand, queue = reads.operand, nodes.queue
+    count, lists = high - low, ints_in(state, at.LISTS)
+    listed = 0
+    if bytes_in(state, at.REDUCES)[t]:
+        lists[0], listed = 0, state[at.LISTS]
+        for i in range(low, high):
+            lists[i - low + 1] = lists[i - low] + operand[nodes.begin[queue[i]] - 1]
+        count = lists[high - low]
     for s in range(slots):
         a = slot_arena[t * state[at.SLOTS] + s]
-        begin = len(queue) * s
+        place = begin = count * s
         for i in range(low, high):
-            reference = operand[nodes.begin[queue[i]] + s]
-            index[begin + i - low] = row[reference] if reference >= 0 else _constant_row(state, a, reference)
+            length = 1 if listed == 0 else lists[i - low + 1] - lists[i - low]
+            first_read = nodes.begin[queue[i]] + length * s
+            for k in range(first_read, first_read + length):
+                reference = operand[k]
+                index[place] = row[reference] if reference >= 0 else -1 - reference
+                place += 1
         word = SLOT_WORDS * s
-        frame[word], frame[word + 1], frame[word + 4] = arena[a], state[at.INDEX] + 4 * begin, 0
+        frame[word], frame[word + 1], frame[word + 4] = arena[a], state[at.INDEX] + 4 * begin, listed
     for o in range(outputs):
         a = output_arena[t * state[at.WIDTH] + o]
         frame[SLOT_WORDS * slots + o] = arena[a] + rows[a] * pitch[a]
@@ -232,7 +262,7 @@ def _run(state: Longs, t: int, first: int, nodes: Nodes, reads: Reads, ready: Re
 
 @inner
 def _constant_row(state: Longs, arena: int, reference: int) -> int:
-    """Where a constant lies in an arena."""
+    """Where a constant lies in an arena; -1 if it does not, or is a row that was brought in another run."""
     number = -1 - reference
     ptr, known = ints_in(state, at.KNOWN_PTR), ints_in(state, at.KNOWN)
     for c in range(3 * ptr[arena], 3 * ptr[arena + 1], 3):
@@ -242,6 +272,7 @@ def _constant_row(state: Longs, arena: int, reference: int) -> int:
     for f in range(0, len(fields), at.OF_FIELD):
         place, count = number - fields[f + at.FIELD_FIRST], fields[f + at.FIELD_COUNT]
         if 0 <= place < count and fields[f + at.FIELD_ARENA] == arena:
-            brought = ints_at(fields[f + at.GIVEN], fields[f + at.BROUGHT])
-            return int(brought[place - fields[f + at.SINCE] & count - 1])
-    return 0
+            own = place - fields[f + at.SINCE] & count - 1
+            if own < fields[f + at.BROUGHT]:
+                return int(ints_at(fields[f + at.GIVEN], fields[f + at.BROUGHT])[own])
+    return -1

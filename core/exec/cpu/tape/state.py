@@ -18,30 +18,32 @@ _NUMBERS = 12
 # many batches ran.
 BASE, LIMIT, SCRATCH, BITS, SHIFT, SLOTS, WIDTH, BATCHES = range(LANE + 1, _NUMBERS)
 
-_ARRAYS = 29
+_ARRAYS = 31
 # Words that name arrays: the address, and in the next word how many elements there are.
 #
 # - Over the run's nodes and references: `TYPE`, `ROW`.
 # - Over new nodes: where the operands `BEGIN` among the words, how many producers are `MISSING`, the `HEAD`
 #   of a list of words that read the node, the longest `PATH` from it, the `QUEUE` of ready ones.
-# - Over words: the reference of an `OPERAND`, the `NEXT` word that reads the same node, the node that is
-#   the word's `OWNER`.
-# - Over types: how many slots and outputs, the arenas of these (T, S) and (T, W), the arithmetic of a node,
-#   the addresses of kernels and of their weights.
+# - Over words: the reference of an `OPERAND`, or -1 less a constant's row; of a word that says how long the
+#   lists of a reduction are, that. The `NEXT` word that reads the same node, the node that is the word's
+#   `OWNER`.
+# - Over types: how many slots and outputs, the arenas of these (T, S) and (T, W), whether it `REDUCES` lists,
+#   the arithmetic of a node, the addresses of kernels and of their weights.
 # - Over arenas: the address, the bytes of a row; `ROWS` (3, A): the next free row, the end of those there
 #   is room for, how many more are needed. `KNOWN` (n, 3), by arena as `KNOWN_PTR` says: a constant's first
 #   number, its end, its first row. `FIELDS` (n, 6): see below.
 # - `READY` (4, T): where the ready nodes of a type begin and end in the queue, the longest path from them,
-#   how many have it. `FRAME`, `INDEX` (S, most new nodes): what a kernel is called with.
+#   how many have it. What a kernel is called with: `FRAME`, the `INDEX` of rows, slot after slot, where the
+#   lists of a reduction end among those of a slot (`LISTS`, from 0 on).
 # - Over outputs (T, W): the `SIZE` of a vector, 0 for what is none, and the address of the function that
 #   finds its largest element (`ARGMAX`). Over questions: `ANSWERS`.
 (
     TYPE, ROW,
     BEGIN, MISSING, HEAD, PATH, QUEUE,
     OPERAND, NEXT, OWNER,
-    TYPE_SLOTS, TYPE_OUTPUTS, SLOT_ARENA, OUTPUT_ARENA, FLOPS, KERNEL, CONSTANTS,
+    TYPE_SLOTS, TYPE_OUTPUTS, SLOT_ARENA, OUTPUT_ARENA, REDUCES, FLOPS, KERNEL, CONSTANTS,
     ARENA, PITCH, ROWS, KNOWN_PTR, KNOWN, FIELDS,
-    READY, FRAME, INDEX,
+    READY, FRAME, INDEX, LISTS,
     SIZE, ARGMAX, ANSWERS,
 ) = range(_NUMBERS, _NUMBERS + 2 * _ARRAYS, 2)  # fmt: skip
 

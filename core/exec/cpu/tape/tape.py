@@ -80,6 +80,7 @@ class CompiledTape:
             at.TYPE_OUTPUTS: arenas.outputs,
             at.SLOT_ARENA: np.ascontiguousarray(arenas.slot_arena),
             at.OUTPUT_ARENA: np.ascontiguousarray(arenas.output_arena),
+            at.REDUCES: arenas.reduces.astype(np.uint8),
             at.FLOPS: arenas.product_flops,
             at.KERNEL: tables["kernel"],
             at.CONSTANTS: tables["constants"],
@@ -193,7 +194,9 @@ class CompiledTape:
             self._point(word, np.empty(self._room, np.int32))
         for word in _OF_WORDS:
             self._point(word, np.empty(self._room_of_words, np.int32))
-        self._point(at.INDEX, np.empty((self._arenas.slot_arena.shape[1], self._room), np.int32))
+        slots = self._arenas.slot_arena.shape[1]
+        self._point(at.INDEX, np.empty(max(slots * self._room, self._room_of_words), np.int32))
+        self._point(at.LISTS, np.empty(self._room + 1, np.int32))
 
     def _reserve(self) -> None:
         """Memory for the nodes that there was no room for."""

@@ -1,0 +1,142 @@
+"""Sums, means, maxima and attention over any number of values: one node each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from abw.core.base.errors import AbwError
+from abw.core.ir.cell import Shape
+from abw.core.ir.libraries import with_reduction
+from abw.core.ir.model import Attention, Library, Reduction
+from abw.core.program.recording.recorder import Call, Reduced
+from abw.core.program.recording.values import Value, owner
+from abw.core.program.session import Session
+
+# Methods of a net that a cell of the same name hides.
+NAMES = ("sum", "mean", "max", "attend")
+
+
+class Callables(Protocol):
+    """A net, as reductions need it."""
+
+    _session: Session
+    _values: dict[Shape, type[Value]]
+    _kind: dict[Shape, int]
+    _shapes: tuple[Shape, ...]
+
+    def _extend(self, library: Library) -> int: ...
+
+    def _brought(self, numbers: object, what: str, shapes: Sequence[Shape]) -> Value: ...
+
+
+class Reductions:
+    """The reductions of a net: types that are added to its library when they are first called."""
+
+    def __init__(self, net: Callables) -> None:
+        self._net = net
+        self._numbers: dict[tuple[Reduction | Attention, tuple[Shape, ...]], int] = {}
+        self._calls: dict[tuple[Reduction, type], Call] = {}
+
+    def reduce(self, reduction: Reduction, values: Iterable[Any]) -> Value:
+        """See `Net.sum`."""
+        given: Any = values if type(values) in (list, tuple) else list(values)
+        call = self._calls.get((reduction, type(given[0]))) if given else None
+        if call is None:
+            return self._first(reduction, given)
+        found: Value = call(given)
+        return found
+
+    def callable(self, reduction: Reduction, input: type[Value], output: type[Value]) -> Call:
+        """Make a function that records reductions of lists of values of a class, and gives one of another.
+
+        Raises ValueError for classes of several shapes.
+        """
+        if input.shape != output.shape:
+            raise ValueError(f"values of {input.shape} have no {reduction} of {output.shape}")
+        number = self._number(reduction, (input.shape,))
+        made = Reduced(reduction, number, input, output, self._net._kind[output.shape])
+        return self._net._session.recorder.callable_reduction(made, self._refused)
+
+    def attend(
+        self, query: object, keys: Iterable[Any], values: Iterable[Any], heads: int, scaled: bool
+    ) -> Value:
+        """See `Net.attend`."""
+        found = self._alike("attend's values", [*values])
+        scores = self._alike("attend's keys", [*keys])
+        if len(found) != len(scores):
+            raise AbwError(f"attend has {len(scores)} keys for {len(found)} values")
+        (asked,) = self._alike("attend's query", [[1.0] if query is None else query])
+        shapes = found[0].shape, scores[0].shape, asked.shape
+        for what, shape in zip(("values", "keys", "query"), shapes, strict=True):
+            if len(shape) != 1 or heads < 1 or shape[0] % heads:
+                message = f"attend: {what} of {list(shape)} have no {heads} equal parts"
+                raise AbwError(message, hint="vectors whose length is a multiple of heads")
+        if shapes[1] != shapes[2]:
+            message = f"attend has keys of {list(shapes[1])} for a query of {list(shapes[2])}"
+            raise AbwError(message, hint="without a query, keys are scores: a number each")
+        if len(found) == 1:
+            return found[0]
+        number = self._number(Attention(heads, scaled and query is not None), shapes)
+        words = (value.ref for value in (*found, *scores, *[asked] * len(found)))
+        return self._node(number, shapes[0], len(found), *words)
+
+    def _first(self, reduction: Reduction, given: Sequence[Any]) -> Value:
+        """Reduce what nothing was made for yet, or is no list of several values of one class."""
+        values = self._alike(reduction, given)
+        if len(values) == 1:
+            return values[0]
+        kind, shape = type(values[0]), values[0].shape
+        if {*map(type, values)} != {self._net._values[shape]}:
+            number = self._number(reduction, (shape,))
+            return self._node(number, shape, len(values), *(value.ref for value in values))
+        if (reduction, kind) not in self._calls:
+            self._calls[reduction, kind] = self.callable(reduction, kind, kind)
+        found: Value = self._calls[reduction, kind](values)
+        return found
+
+    def _refused(self, made: Reduced, values: Any) -> Value:  # noqa: ANN401
+        """Reduce what is no list of several values of one class, by their numbers or handles."""
+        given = self._alike(made.name, [*values])
+        if given[0].shape != made.input.shape:
+            raise AbwError(
+                f"{made.name} wants values of {list(made.input.shape)}, not {list(given[0].shape)}"
+            )
+        if len(given) == 1:
+            return given[0]
+        found: Any = made.output()
+        handles = [value.ref for value in given]
+        recorder = self._net._session.recorder
+        found.ref = recorder.node(made.number, len(given), *handles) + made.added
+        return found  # type: ignore[no-any-return]
+
+    def _alike(self, what: str, given: Sequence[Any]) -> list[Value]:
+        """Values of one shape; numbers among them become values. Errors: AbwError."""
+        net = self._net
+        if net._session.runner is None:
+            net._session.refuse_idle()
+        if not given:
+            raise AbwError(f"{what} of no values", hint='net.zeros("hidden") where there are none')
+        shape = next((each.shape for each in given if isinstance(each, Value)), None)
+        found = [
+            each if isinstance(each, Value) else net._brought(each, what, (shape,) if shape else net._shapes)
+            for each in given
+        ]
+        if any(owner(each) is not net._session for each in found):
+            raise AbwError(f"{what}: this is a value of another net")
+        if len(shapes := dict.fromkeys(each.shape for each in found)) > 1:
+            raise AbwError(f"{what} of values of several shapes: {', '.join(str(list(s)) for s in shapes)}")
+        return found
+
+    def _number(self, reduction: Reduction | Attention, shapes: tuple[Shape, ...]) -> int:
+        """The number of a reduction's type, which is added if it is new."""
+        if (reduction, shapes) not in self._numbers:
+            made = with_reduction(self._net._session.library, reduction, shapes)
+            self._numbers[reduction, shapes] = self._net._extend(made)
+        return self._numbers[reduction, shapes]
+
+    def _node(self, number: int, shape: Shape, *words: int) -> Value:
+        net = self._net
+        found: Any = net._values[shape]()
+        found.ref = net._session.recorder.node(number, *words) + net._kind[shape]
+        return found  # type: ignore[no-any-return]

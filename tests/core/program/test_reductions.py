@@ -1,0 +1,195 @@
+"""Sums, means, maxima and attention over any number of values in programs."""
+
+# ruff: noqa: ANN401 (values of nets, and of the oracle's)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import abw
+from abw.core.base.errors import AbwError
+from abw.core.program.build import callable_reduction, value_class
+from abw.core.program.net import Net
+from abw.core.program.session import ProgramGranularity
+from tests.core.program.cells import LIBRARY, Number, Plain, small
+
+# An operation on a list of values: its name, and which values (modulo how many there are).
+Step = tuple[str, list[int]]
+STEPS = ("sum", "mean", "max", "attend", "weigh", "step", "decide")
+
+
+class Oracle(Plain):
+    """`LIBRARY` in NumPy, with the reductions."""
+
+    def sum(self, values: Sequence[Number]) -> Number:
+        return Number(np.stack([v.array for v in values]).sum(axis=0))
+
+    def mean(self, values: Sequence[Number]) -> Number:
+        return Number(np.stack([v.array for v in values]).mean(axis=0))
+
+    def max(self, values: Sequence[Number]) -> Number:
+        return Number(np.stack([v.array for v in values]).max(axis=0))
+
+    def attend(self, query: Any, keys: Sequence[Number], values: Sequence[Number], heads: int = 1) -> Number:
+        parts = []
+        for head in range(heads):
+
+            def part(value: Number, head: int = head) -> Any:
+                size = len(value.array) // heads
+                return value.array[head * size : (head + 1) * size]
+
+            if query is None:
+                scores = np.array([key.array[0] for key in keys])
+            else:
+                size = len(part(query))
+                scores = np.array([part(key) @ part(query) / np.sqrt(size) for key in keys])
+            shares = np.exp(scores - scores.max())
+            parts.append(sum(s * part(v) for s, v in zip(shares / shares.sum(), values, strict=True)))
+        return Number(np.concatenate(parts))
+
+
+def program(net: Any, steps: Sequence[Step]) -> tuple[list[int], Any]:
+    """Run steps on a growing list of values."""
+    values, seen = [net.start, net.words[3], net.zeros("hidden"), net.input([0.5, -1, 2, 0.25, 0, 1])], []
+    for kind, which in steps:
+        some = [values[i % len(values)] for i in which]
+        if kind in ("sum", "mean", "max"):
+            values.append(getattr(net, kind)(some))
+        elif kind == "attend":
+            values.append(net.attend(some[0], some[::-1], some, heads=2))
+        elif kind == "weigh":
+            values.append(net.attend(None, [net.gate(value) for value in some], some))
+        elif kind == "step":
+            values.append(net.step(some[0], some[-1]))
+        else:
+            seen.append(net.score(some[0], values[-1]).argmax())
+    return seen, values[-1]
+
+
+def drawn_steps() -> st.SearchStrategy[list[Step]]:
+    which = st.lists(st.integers(0, 30), min_size=1, max_size=5)
+    return st.lists(st.tuples(st.sampled_from(STEPS), which), max_size=8)
+
+
+@pytest.fixture(scope="module")
+def nets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Net]:
+    return {name: small(tmp_path_factory.mktemp(name), executor=name) for name in ("cpu", "blas")}
+
+
+@pytest.mark.parametrize("kind", ["cpu", "blas", "op"])
+@settings(max_examples=12)
+@given(st.lists(drawn_steps(), min_size=1, max_size=4))
+def test_reductions_are_what_numpy_says(nets: dict[str, Net], kind: str, drawn: list[list[Step]]) -> None:
+    net = nets.get(kind, nets["cpu"])
+    granularity: ProgramGranularity = "op" if kind == "op" else "cell"
+    found = net.run(lambda steps: program(net, steps), drawn, granularity=granularity)
+    oracle = Oracle(net.params)
+    for steps, (seen, value) in zip(drawn, found, strict=True):
+        wanted_seen, wanted = program(oracle, steps)
+        if seen == wanted_seen:  # else two scores were almost equal
+            np.testing.assert_allclose(value, wanted.array, atol=2e-4)
+    if kind == "cpu":
+        alone = [net.run(lambda steps: program(net, steps), [steps])[0] for steps in drawn]
+        assert [v.tobytes() for _, v in alone] == [v.tobytes() for _, v in found]
+        assert net.verify(lambda steps: program(net, steps), drawn).ok
+
+
+def many(net: Net, words: list[int]) -> Any:
+    leaves = [net.step(net.words[word], net.start) for word in words]
+    return net.step(net.sum(leaves), net.max(tuple(leaves))), net.mean(leaf for leaf in leaves)
+
+
+def test_recorded_by_python_it_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [[1, 2, 3], [4], [5, 6, 7, 8, 9, 1, 2], [*range(20)] * 20]
+    net = small(tmp_path)
+    found = net.run(lambda some: many(net, some), words)
+    monkeypatch.setenv("ABW_RECORDER", "python")
+    other = small(tmp_path)
+    for a, b in zip(found, other.run(lambda some: many(other, some), words), strict=True):
+        assert [x.tobytes() for x in a] == [x.tobytes() for x in b]
+    graph = net.trace(lambda some: many(net, some), words[0])
+    assert dict(zip(graph.dag.types, graph.type_sizes.tolist(), strict=True))["sum(6)"] == 1
+
+
+def test_the_graph_of_instances_of_equal_structure(tmp_path: Path) -> None:
+    net = small(tmp_path)
+    words = [[1, 2, 3], [4, 5], [6, 7, 8], [9, 1]]
+    wanted = net.run(lambda some: many(net, some), words)
+    found = net.run(lambda some: many(net, some), words, granularity="graph")
+    assert [x.tobytes() for pair in found for x in pair] == [x.tobytes() for pair in wanted for x in pair]
+
+
+def test_large_lists_in_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [[number % 20 for number in range(k)] for k in (300, 2, 77)]
+    net = small(tmp_path)
+    wanted = net.run(lambda some: many(net, some), words)
+    monkeypatch.setattr("abw.core.exec.cpu.partition.APART_FLOPS", 1)
+    other = small(tmp_path, threads=2)
+    found = other.run(lambda some: many(other, some), words)
+    assert [x.tobytes() for pair in found for x in pair] == [x.tobytes() for pair in wanted for x in pair]
+
+
+def test_mistakes(tmp_path: Path) -> None:
+    net = small(tmp_path)
+
+    def refused(of: Callable[[], Any], message: str) -> None:
+        with pytest.raises((AbwError, TypeError), match=message):
+            net.run(lambda _: of(), [0])
+
+    refused(lambda: net.sum([]), "sum of no values")
+    refused(
+        lambda: net.max([net.start, net.score(net.start, net.start)]),
+        r"max of values of several shapes: \[6\], \[3\]",
+    )
+    refused(lambda: net.mean([net.start, "no"]), "mean wants a value or numbers, not str")
+    refused(lambda: net.sum([net.start, [1.0]]), r"sum wants \[6\], this is \[1\]")
+    refused(lambda: net.attend(net.start, [net.start], [net.start] * 2), "1 keys for 2 values")
+    refused(lambda: net.attend(net.start, [net.start], [net.start], heads=4), "no 4 equal parts")
+    refused(lambda: net.attend(None, [net.start] * 2, [net.start] * 2), r"keys of \[6\] for a query of \[1\]")
+    with pytest.raises(AbwError, match="cells are called by programs that run"):
+        net.sum([net.start, net.start])
+    other = small(tmp_path)
+    refused(lambda: net.sum([net.start, other.start]), "a value of another net")
+    assert net.run(lambda _: net.sum([net.start]) is net.start, [0]) == [True]
+
+
+def test_a_cell_of_the_same_name_hides_a_reduction(tmp_path: Path) -> None:
+    path = tmp_path / "named.yaml"
+    path.write_text(LIBRARY.replace("types: {", "types: {sum: two, "))
+    net = abw.cells(path)
+    (found,) = net.run(lambda _: net.sum(net.start), [0])
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize("executor", ["cpu", "blas"])
+def test_nothing_recorded_wrongly_reaches_a_kernel(tmp_path: Path, executor: str) -> None:
+    """Handles that were tampered with are refused, whatever runs them."""
+    net = small(tmp_path, executor=executor)
+    net.run(lambda _: net.step(net.start, net.start), [0])
+    recorder, kind = net._session.recorder, net.start.ref & 0xFFFFF
+
+    def forged(handle: Callable[[], int]) -> None:
+        def program(_: int) -> Any:
+            value: Any = value_class(net, (6,))()
+            made = net.step(net.start, net.start)
+            value.ref = handle()
+            return net.step(
+                callable_reduction(net, "sum", type(value), type(net.start))([value, value]), made
+            )
+
+        with pytest.raises(AbwError, match=r"another shape, or of a later call|of an earlier run"):
+            net.run(program, [0])
+        assert len(net.run(lambda _: net.start, [0])) == 1
+
+    forged(lambda: recorder.next + 50 * recorder.step + kind)  # what comes later
+    forged(lambda: recorder.next + kind)  # itself
+    forged(lambda: int(net.score(net.start, net.start).ref))  # of another shape
+    forged(lambda: (-(2**25) << 20) + kind)  # no constant at all
+    forged(lambda: kind)  # of an earlier run
