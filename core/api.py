@@ -59,6 +59,7 @@ from abw.core.run.dedup import DedupMode
 from abw.core.run.footprint import require_weights
 from abw.core.run.learning import SUMMARIES, Asked, Choice, launch_seconds, policy_of
 from abw.core.run.minibatches import MiniBatch, run_one
+from abw.core.run.onepass.onepass import Passes
 from abw.core.run.parallel import Part, PartRunner
 from abw.core.run.streaming import columns_of, read_ahead
 from abw.core.run.workload import (
@@ -232,6 +233,7 @@ class LoadedModel:
         self.outputs = outputs_of(spec)
         self._name = policy if isinstance(policy, str) else ""
         self._policy: Policy | None = None if isinstance(policy, str) else Validated(policy)
+        self._passes = Passes(spec, networks, executor, self.outputs)
 
     def __reduce__(self) -> tuple[Any, ...]:
         policy = self._name or cast(Validated, self._policy).policy
@@ -252,6 +254,8 @@ class LoadedModel:
             return self._called(instances, errors)
 
     def _called(self, instances: Given, errors: Errors) -> Outputs:
+        if isinstance(instances, list) and (passed := self._passed(instances)) is not None:
+            return passed
         if errors == "return" and isinstance(instances, os.PathLike):
             return self._outputs(self._run(Path(instances), errors))
         wrong: dict[int, AbwError] | None = {} if errors == "return" else None
@@ -259,6 +263,16 @@ class LoadedModel:
         left: list[InstanceError] = []
         found = self.columns(piece.instances, left.append if errors == "return" else None)
         return self._outputs([(piece, found, left)])
+
+    def _passed(self, instances: list[object]) -> Outputs | None:
+        """Run instances of one mini-batch by one compiled pass; None where that is not to be taken."""
+        if self._check_finite or not 0 < len(instances) <= self.spec.data.batch:
+            return None
+        made = self._passes.next(self._ready)
+        if made is None:
+            return None
+        self._current()
+        return made.objects(instances)
 
     def stream(self, file: str | os.PathLike[str], *, errors: Errors = "raise") -> Iterator[Outputs]:
         """Run a file's instances, some mini-batches at a time, in bounded memory; yields their outputs.
@@ -405,6 +419,7 @@ class LoadedModel:
         for windows in ([(0, used)], [(0, 1)]):
             for _ in self.columns(sample.instances, windows=windows):
                 pass
+        self._passes.make(self._ready())
         return used
 
     @property

@@ -53,7 +53,7 @@ class ArenaMemory:
     """Arenas that are kept from run to run, and grow.
 
     `memory[a]` are arena a's floats, `views[a]` (rows, *shape) its values; `table` (A,) where each lies,
-    `pitch` (A,) its rows' bytes.
+    `pitch` (A,) its rows' bytes, `held` (A,) how many rows there are.
     """
 
     def __init__(self, network: Network, arenas: Arenas, params: Params, lanes: int) -> None:
@@ -64,6 +64,7 @@ class ArenaMemory:
         self.views: list[Floats] = list(self.memory)
         self.table = Table(np.zeros(len(self._floats), np.int64))
         self.pitch = np.array([4 * floats for floats in self._floats], np.int64)
+        self.held = np.zeros(len(self._floats), np.int64)
 
     def update(self, params: Params) -> None:
         """Write other parameters and tables."""
@@ -95,6 +96,7 @@ class ArenaMemory:
                 # what an earlier run left there and is not read any more goes before its place is taken
                 kept = 0 if held is None else min(int(held[a]), len(self.views[a])) * floats
                 before = self.memory[a][:kept] if kept else aligned(0)
+                self.held[a] = 0
                 self.memory[a] = self.views[a] = aligned(0)
                 self.table.point(a, self.memory[a])
                 self.memory[a] = aligned(wanted * floats + self.lanes)
@@ -103,4 +105,5 @@ class ArenaMemory:
                 self.views[a] = matrix_view(rowwise, shape, self.lanes)
                 fill_constants(self.views[a], a, self._arenas, self._network, self._params)
                 self.table.point(a, self.memory[a])
+                self.held[a] = wanted
         return moved

@@ -23,11 +23,10 @@ from abw.core.graph.walk import (
     BEFORE,
     COUNT,
     FIRST,
-    MISSING,
     PLACES,
     REFERENCE,
-    VIRTUAL,
     WAYS,
+    chase,
     fill,
     measure,
     place,
@@ -68,7 +67,8 @@ def construct(binding: Binding, first: int, last: int) -> Graph:
 
     if program.nested:
         filled(0, program.aliasing)
-        _chase(binding, alias)
+        if not chase(alias):
+            refuse_circle(binding)
     filled(program.aliasing if program.nested else 0, len(program.steps))
     type_ptr = np.array(sizes[FIRST], np.int32)
     edges = program.edges
@@ -110,16 +110,6 @@ def _given(binding: Binding, first: int, last: int) -> tuple[Ints, tuple[Floats,
             message = f"a mini-batch has {high - low:,} values of field '{name}', of at most {MOST_GIVEN:,}"
             raise AbwError(message, hint="smaller mini-batches: --batch")
     return steps, tuple(binding.given[name].rows[slice(*rows[name])] for name in network.fields)
-
-
-def _chase(binding: Binding, alias: Ints) -> None:
-    """Replace what stands for something by what stands for that: each time twice as far, to the end."""
-    for _ in range(len(alias).bit_length() + 1):
-        waiting = np.flatnonzero((alias > MISSING) & (alias <= VIRTUAL))
-        if not len(waiting):
-            return
-        alias[waiting] = alias[VIRTUAL - alias[waiting]]
-    refuse_circle(binding)
 
 
 def _results(

@@ -50,6 +50,9 @@ CLEAR, SETTLE, FOLLOW, ALIAS, WRITE = range(5)
 # A step of `fill` is one of these operations, a type, and up to five arguments.
 INTO, FILL_NODES, FILL_ROWS, FILL_CONSTANT, NEED, UNLESS_MISSING, SPREAD = range(5, 12)
 
+# The entries of a row of `reductions`: see `measure`.
+REDUCED_BY = 6
+
 # Which argument of FILL_ROWS is the reference of row 0.
 REFERENCE = 4
 
@@ -322,3 +325,20 @@ def fill(
             step += a
         step += 1
     return -1, -1
+
+
+@njit
+def chase(alias: Ints) -> bool:
+    """Replace what stands for something by what stands for that, to the end; False where that is a circle."""
+    for i in range(len(alias)):
+        found, steps = alias[i], 0
+        while MISSING < found <= VIRTUAL:
+            found = alias[VIRTUAL - found]
+            steps += 1
+            if steps > len(alias):
+                return False
+        passed = i
+        while MISSING < alias[passed] <= VIRTUAL:  # stands for the end, too: no way is gone twice
+            onwards = VIRTUAL - alias[passed]
+            alias[passed], passed = found, onwards
+    return True

@@ -9,6 +9,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
@@ -31,6 +32,23 @@ def _call(context: Any, function: Any, arguments: Any) -> Any:  # noqa: ANN401 (
     return types.void(types.int64, given), generate
 
 
+def _ask(context: Any, function: Any, argument: Any) -> Any:  # noqa: ANN401 (numba's)
+    """`ask(function, word)`: call the compiled function at an address (`decorators.address_of_code`), which
+    takes a 64-bit integer, and return the one that it gives.
+
+    It must raise nothing. Cost: 2 ns.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ANN401
+        pointer = ir.PointerType()
+        kind = ir.FunctionType(ir.IntType(32), [pointer, pointer, WORD])
+        found, raised = (cgutils.alloca_once(builder, what) for what in (WORD, pointer))  # type: ignore[no-untyped-call]
+        builder.call(builder.inttoptr(given[0], kind.as_pointer()), [found, raised, given[1]])
+        return builder.load(found)
+
+    return types.int64(types.int64, types.int64), generate
+
+
 def _address_of(context: Any, array: Any) -> Any:  # noqa: ANN401 (numba's)
     """`address_of(array)`: where an array lies that the function was given."""
 
@@ -41,7 +59,7 @@ def _address_of(context: Any, array: Any) -> Any:  # noqa: ANN401 (numba's)
     return types.int64(array), generate
 
 
-def _arrays_of(kind: Any) -> Any:  # noqa: ANN401 (numba's)
+def _arrays_of(kind: Any, *, readonly: bool = False) -> Any:  # noqa: ANN401 (numba's)
     """`array_at(address, length)`: the array of so many elements of a kind at an address."""
 
     @intrinsic
@@ -49,9 +67,27 @@ def _arrays_of(kind: Any) -> Any:  # noqa: ANN401 (numba's)
         def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ANN401
             return _array(context, builder, kind, *given)
 
-        return types.Array(kind, 1, "C")(types.int64, types.int64), generate
+        return types.Array(kind, 1, "C", readonly=readonly)(types.int64, types.int64), generate
 
     return array_at
+
+
+def _tables_of(kind: Any) -> Any:  # noqa: ANN401 (numba's)
+    """`table_at(address, rows, columns)`: the array (rows, columns) of elements of a kind at an address."""
+
+    @intrinsic
+    def table_at(context: Any, address: Any, rows: Any, columns: Any) -> Any:  # noqa: ANN401
+        def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ANN401
+            table = make_array(types.Array(kind, 2, "C"))(context, builder)  # type: ignore[no-untyped-call]
+            size = ir.Constant(WORD, getattr(kind, "bitwidth", 8) // 8)
+            data = builder.inttoptr(given[0], table.data.type)
+            strides = [builder.mul(given[2], size), size]
+            populate_array(table, data, list(given[1:]), strides, size, None)  # type: ignore[no-untyped-call]
+            return table._getvalue()
+
+        return types.Array(kind, 2, "C")(types.int64, types.int64, types.int64), generate
+
+    return table_at
 
 
 def _named_arrays_of(kind: Any) -> Any:  # noqa: ANN401 (numba's)
@@ -90,16 +126,22 @@ def int_rows(array: int, length: int) -> Any:  # noqa: ANN401
 
 def _array(context: Any, builder: Any, kind: Any, address: Any, length: Any) -> Any:  # noqa: ANN401
     array = make_array(types.Array(kind, 1, "C"))(context, builder)  # type: ignore[no-untyped-call]
-    size = ir.Constant(WORD, kind.bitwidth // 8)
+    size = ir.Constant(WORD, getattr(kind, "bitwidth", 8) // 8)
     data = builder.inttoptr(address, array.data.type)
     populate_array(array, data, [length], [size], size, None)  # type: ignore[no-untyped-call]
     return array._getvalue()
 
 
 call: Any = intrinsic(_call)
+ask: Any = intrinsic(_ask)
 address_of: Any = intrinsic(_address_of)
 ints_at, longs_at = _arrays_of(types.int32), _arrays_of(types.int64)
 floats_at, doubles_at = _arrays_of(types.float32), _arrays_of(types.float64)
-bytes_at = _arrays_of(types.uint8)
+bytes_at, bools_at = _arrays_of(types.uint8), _arrays_of(types.boolean)
+hashes_at = _arrays_of(types.uint64)
+# The bytes of a text, as readers take them.
+text_at = _arrays_of(types.uint8, readonly=True)
+int_table, long_table = _tables_of(types.int32), _tables_of(types.int64)
+bool_table, double_table = _tables_of(types.boolean), _tables_of(types.float64)
 ints_in, longs_in = _named_arrays_of(types.int32), _named_arrays_of(types.int64)
 doubles_in, bytes_in = _named_arrays_of(types.float64), _named_arrays_of(types.uint8)

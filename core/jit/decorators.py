@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numba import types
 from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
@@ -61,6 +62,20 @@ def fragment(function: F) -> F:
     if isinstance(made, Dispatcher):
         vars(made).update(_source=CheckedCache(function))
     return cast(F, made)
+
+
+def entry(function: F) -> F:
+    """Compile like `inner` a function of one 64-bit integer, which compiled ones call by its address."""
+    return inner(function)
+
+
+def address_of_code(function: Callable[..., Any]) -> int:
+    """Where the machine code of a function of `entry` lies, compiled or loaded now; it stays there."""
+    compiled: Any = function
+    signature = (types.int64,)
+    compiled.compile(signature)
+    made = compiled.overloads[signature]
+    return int(made.library.get_pointer_to_function(made.fndesc.llvm_func_name))
 
 
 def is_compiled(function: Callable[..., Any]) -> bool:

@@ -150,16 +150,17 @@ def test_calls_on_several_threads_wait_for_each_other(
     )
     (tmp_path / "t.txt").write_text("\n".join(lines * 40))
     wanted, inside, most = model(lines), 0, 0
-    plain = model.columns
+    plain = model._called
 
-    def columns(*given: Any) -> Any:  # noqa: ANN401
+    def called(*given: Any) -> Any:  # noqa: ANN401
         nonlocal inside, most
         inside, most = inside + 1, max(most, inside + 1)
         time.sleep(0.01)
-        yield from plain(*given)
+        found = plain(*given)
         inside -= 1
+        return found
 
-    monkeypatch.setattr(model, "columns", columns)
+    monkeypatch.setattr(model, "_called", called)
     streamed = model.stream(tmp_path / "t.txt")
     with ThreadPoolExecutor(3) as pool:
         found = list(pool.map(lambda _: model(lines)["classes"].values, range(9)))

@@ -76,7 +76,7 @@ def read_objects(
     texts = []
     for number, instance in enumerate(given):
         try:
-            texts.append(_text(number, instance, format))
+            texts.append(text_of(number, instance, format))
         except AbwError as error:
             if errors is None:
                 raise
@@ -183,7 +183,7 @@ def _placed(problem: Problem, lines: NDArray[np.int64]) -> Problem:
     return replace(problem, where=replace(where, file=f"{_INSTANCE}{number}", line=line))
 
 
-def _text(number: int, instance: object, format: str) -> bytes:
+def text_of(number: int, instance: object, format: str) -> bytes:
     """An instance's own lines, parted by newlines. Errors: AbwError."""
     hint = EXPECTED[format]
     try:

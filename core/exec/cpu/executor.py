@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.cores import usable_cores
 from abw.core.exec.cpu import partition
-from abw.core.exec.cpu.launch import Launcher
+from abw.core.exec.cpu.launch import Launcher, Walking
 from abw.core.exec.cpu.prepare import PackedConstants, compile_network, kernel_texts
 from abw.core.exec.cpu.profile.profile import Profile, Profiler, peak_of_core
 from abw.core.exec.cpu.profile.recorder import Recorder
@@ -299,6 +299,25 @@ class CpuExecutor(Executor):
                 int(limit),
             )  # fmt: skip
         return self._tape
+
+    def walking(self) -> Walking | None:
+        """What compiled code runs batches with by itself; each run of it is to begin with `run_alone`.
+
+        None while runs are measured, and under NUMBA_DISABLE_JIT.
+        """
+        if self._profiler is not None or numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+            return None
+        return self._launcher.walking()
+
+    def run_alone(self) -> None:
+        """A run without a plan begins: results of earlier ones cannot be read any more."""
+        self._epochs.start()
+
+    def have_rows(self, rows: Ints) -> None:
+        """Have so many rows of each arena for the run without a plan. Errors: TooLargeError."""
+        self._epochs.go_on(rows, self._arenas)
+        if self._memory.reserve(rows):
+            self._leaves.forget()
 
     def kernels(self) -> Mapping[str, str]:
         """Each type's kernel as LLVM IR; what all share (fills, lists collected, the walker) is left out."""

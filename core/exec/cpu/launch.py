@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
+from dataclasses import dataclass
 from operator import attrgetter
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,6 +34,23 @@ def arrays_of(plan: Plan, arenas: Arenas) -> list[np.ndarray]:
     return [*_SCHEDULE(plan.schedule), *_PLAN(plan), *(getattr(arenas, name) for name in OF_ARENAS)]
 
 
+@dataclass(frozen=True, slots=True)
+class Walking:
+    """What compiled code runs batches with by itself, on one thread.
+
+    The walker's address, a copy of its table, which names all but a plan, scratch memory, and the arenas.
+    From so much arithmetic on (`limit`) plans on several threads are faster. `launcher` keeps what lies
+    there.
+    """
+
+    walk: int
+    table: Table
+    scratch: Pointer
+    memory: ArenaMemory
+    limit: int
+    launcher: Launcher
+
+
 class Launcher:
     """Runs launches of plans by compiled kernels, on memory of its own.
 
@@ -47,7 +67,7 @@ class Launcher:
         team: Team | None,
     ) -> None:
         """`team`: the threads that share runs."""
-        self.team = team
+        self.team, self._memory = team, memory
         self.threads = team.threads if team else 1
         layouts = [layout for layout in kernels.layouts if layout]
         size = max((layout.scratch_floats for layout in layouts), default=0)
@@ -73,6 +93,13 @@ class Launcher:
         """Tell the walker where a plan's arrays lie."""
         self.table.keep("plan", plan)
         note_plan(self.table.words, *_SCHEDULE(plan.schedule), *_PLAN(plan))
+
+    def walking(self) -> Walking:
+        """What compiled code runs batches with."""
+        table = Table(self.table.words.copy(), self.table)
+        walk = ctypes.cast(cast(Any, self.walks[0][0]), ctypes.c_void_p).value or 0
+        limit = np.iinfo(np.int64).max if self.team is None else partition.APART_FLOPS
+        return Walking(walk, table, self.scratch[0], self._memory, int(limit), self)
 
     def share(self, work: Callable[[int, int], object], amount: int, kind: str) -> None:
         """Call `work(part, parts)` on each thread, where that is faster than `work(0, 1)` on this one."""

@@ -1,0 +1,32 @@
+"""The pass itself: stage after stage, until one ends it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.jit.addresses import address_of, ask, longs_at, longs_in
+from abw.core.jit.decorators import njit
+from abw.core.run.onepass import state as at
+
+
+@njit
+def answer(words: int, text: int, size: int, count: int) -> int:
+    """Run `count` instances: of a text of so many bytes at an address, or (`text` 0) of those bound.
+
+    The words then say where outputs lie, if the result is `state.FINE`; any other says why not.
+    """
+    state = longs_at(words, at.WORDS)
+    state[at.NEXT], state[at.TEXT], state[at.SIZE], state[at.COUNT] = 0, text, size, count
+    stages = longs_in(state, at.STAGES)
+    for s in range(len(stages)):
+        ends = ask(stages[s], words)
+        if ends != at.FINE:
+            return ends  # type: ignore[no-any-return]
+    return at.FINE
+
+
+@njit
+def answer_text(words: int, text: NDArray[np.uint8], count: int) -> int:
+    """`answer` to a text that Python has."""
+    return answer(words, address_of(text), len(text), count)

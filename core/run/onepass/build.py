@@ -1,0 +1,126 @@
+"""The stage that constructs the graph of bound instances: `abw.core.graph.construct`, in the block."""
+
+from __future__ import annotations
+
+from abw.core.graph.bounds import _deepen
+from abw.core.graph.cells import MOST_GIVEN
+from abw.core.graph.construct import BOTH_WAYS
+from abw.core.graph.walk import (
+    AT,
+    BEFORE,
+    FIELDS,
+    FIRST,
+    PLACES,
+    REDUCED_BY,
+    REFERENCE,
+    WAYS,
+    WIDTH,
+    chase,
+    fill,
+    measure,
+    place,
+)
+from abw.core.jit.addresses import int_table, ints_at, ints_in, long_table, longs_at, longs_in
+from abw.core.jit.decorators import entry, fragment
+from abw.core.run.onepass import state as at
+from abw.core.run.onepass.state import APART, FINE, MORE, OTHER, WRONG, full, take
+
+# Of a field that flows in as it is: where its vertices and rows of floats lie, how many they are, a row's
+# floats; the first of the mini-batch's and the one behind the last; the constant, its arena (-1: none), and
+# the first row there.
+VERTEX, COUNT, ROWS, FLOATS, LOW, HIGH, CONSTANT, ARENA, TO, OF_FIELD = range(10)
+
+
+@entry
+def construct(words: int) -> int:
+    """Make nodes and operands of the instances `FIRST` to before `LAST`."""
+    state = longs_at(words, at.WORDS)
+    types, shift, count = state[at.TYPES], state[at.SHIFT], state[at.SPACE_ROWS]
+    start, first, last = longs_in(state, at.START), state[at.FIRST], state[at.LAST]
+    base = start[first] - BEFORE
+    span = start[last] - base
+    tables = long_table(state[at.TABLES], state[at.TABLES + 1] >> 1, 2)
+    data = ints_at(state[at.DATA_AT], at.ENDLESS)
+    state[at.SPACE] = take(words, count * span, 4)
+    state[at.OWN] = take(words, (types + 1) * FIELDS, 8)
+    if full(words):
+        return MORE
+    space, own = int_table(state[at.SPACE], count, span), long_table(state[at.OWN], types + 1, FIELDS)
+    begin, flat = longs_in(state, at.OWN_STATE), longs_at(state[at.OWN], (types + 1) * FIELDS)
+    for i in range(len(begin)):
+        flat[i] = begin[i]
+    reductions = int_table(state[at.REDUCTIONS], state[at.REDUCTIONS + 1] // REDUCED_BY, REDUCED_BY)
+    measure(reductions, ints_in(state, at.PRODUCERS), tables, data, start, first, last, space, own)
+    n, operands, places = own[types, FIRST], own[types, AT], own[types, PLACES] << shift
+    state[at.NODES], state[at.OPERANDS] = n, operands
+    if n >= state[at.DEDUP_FROM] and state[at.PAUSE] == 0:
+        return APART
+    state[at.NODE_AT] = take(words, 3 * n, 4)
+    state[at.OPERAND_PTR], state[at.OPERAND] = take(words, n + 1, 4), take(words, operands, 4)
+    state[at.ALIAS], state[at.STEPS_NOW] = take(words, places, 4), take(words, state[at.STEPS + 1], 4)
+    if full(words):
+        return MORE
+    nodes, operand_ptr = int_table(state[at.NODE_AT], 3, n), ints_at(state[at.OPERAND_PTR], n + 1)
+    alias, operand = ints_at(state[at.ALIAS], places), ints_at(state[at.OPERAND], operands)
+    place(start, first, space, own, nodes, operand_ptr, alias, operand)
+    if not _flow_in(words):
+        return OTHER
+    many, aliasing = state[at.STEPS + 1] // WIDTH, state[at.ALIASING]
+    steps = int_table(state[at.STEPS_NOW], many, WIDTH)
+    if aliasing > 0:
+        failed, _ = fill(steps, at.ZERO, aliasing, tables, data, base, shift, space, own, alias, operand)
+        if failed >= 0 or not chase(alias):
+            return WRONG
+    failed, _ = fill(steps, aliasing, many, tables, data, base, shift, space, own, alias, operand)
+    if failed >= 0:
+        return WRONG
+    for t in range(types + 1):
+        if own[t, WAYS] == BOTH_WAYS:
+            return _acyclic(words)
+    return FINE
+
+
+@fragment
+def _flow_in(words: int) -> bool:
+    """Copy the steps, and find the mini-batch's rows of each field that flows in as it is: rows are numbered
+    through all instances, and in a graph from the first of its own. False where there are too many.
+    """
+    state = longs_at(words, at.WORDS)
+    steps, now = ints_in(state, at.STEPS), ints_at(state[at.STEPS_NOW], state[at.STEPS + 1])
+    fields, given, start = longs_in(state, at.FIELDS), longs_in(state, at.GIVEN), longs_in(state, at.START)
+    for i in range(len(steps)):
+        now[i] = steps[i]
+    for f in range(0, len(fields), OF_FIELD):
+        vertex = ints_at(fields[f + VERTEX], fields[f + COUNT])
+        for bound in range(2):
+            low, high = 0, len(vertex)
+            end = start[state[at.LAST] if bound else state[at.FIRST]]
+            while low < high:
+                middle = (low + high) >> 1
+                if vertex[middle] < end:
+                    low = middle + 1
+                else:
+                    high = middle
+            fields[f + LOW + bound] = low
+        if fields[f + HIGH] - fields[f + LOW] > MOST_GIVEN:
+            return False
+    for g in range(0, len(given), 2):
+        now[given[g] * WIDTH + REFERENCE] += fields[given[g + 1] * OF_FIELD + LOW]
+    return True
+
+
+@fragment
+def _acyclic(words: int) -> int:
+    """FINE unless nodes wait for each other."""
+    state = longs_at(words, at.WORDS)
+    n, operands, before = state[at.NODES], state[at.OPERANDS], state[at.NEXT]
+    found, way, resume = take(words, n, 4), take(words, n, 4), take(words, n, 4)
+    if full(words):
+        return MORE
+    depth = ints_at(found, n)
+    for v in range(n):
+        depth[v] = 0
+    ptr, operand = ints_at(state[at.OPERAND_PTR], n + 1), ints_at(state[at.OPERAND], operands)
+    met = _deepen(ptr, operand, state[at.SHIFT], depth, ints_at(way, n), ints_at(resume, n))
+    state[at.NEXT] = before
+    return WRONG if met < n else FINE

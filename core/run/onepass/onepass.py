@@ -1,0 +1,162 @@
+"""The pass of a loaded model: texts, or bound instances, to outputs in one compiled call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.errors import AbwError
+from abw.core.data.given.objects import text_of
+from abw.core.exec.cpu.executor import CpuExecutor
+from abw.core.exec.cpu.launch import Walking
+from abw.core.exec.interface import Executor
+from abw.core.ir.model import AS_IT_IS, Model
+from abw.core.jit.pointers import Table
+from abw.core.policy.schedule import Policy
+from abw.core.run.dedup import LEAST_NODES
+from abw.core.run.onepass import bind, build, finish
+from abw.core.run.onepass import state as at
+from abw.core.run.onepass.binding import FORMATS, Binding, CannotPassError, binding_of
+from abw.core.run.onepass.rules import Rule, rule_of
+from abw.core.run.onepass.state import Stage
+from abw.core.run.onepass.workspace import Workspace
+from abw.core.run.workload import Networks
+from abw.core.store.outputs import Output
+from abw.core.store.ragged import Outputs, Ragged
+
+SECOND = 2
+
+# What parts instances of a format in the text of several.
+_PARTED = {"lattice": b"\n\x01\n"}
+
+
+def refusal(model: Model, networks: Networks, executor: Executor, policy: Policy) -> str:
+    """Why a model's calls take the ordinary way on an executor; '' where they are one pass."""
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return "nothing is compiled (NUMBA_DISABLE_JIT)"
+    if not isinstance(executor, CpuExecutor):
+        return f"the executor {executor.name} runs plans alone"
+    if model.growth:
+        return "the model grows"
+    for there, what in (
+        (networks.ops, "granularity op"),
+        (networks.fusion, "--fuse"),
+        (networks.groups, "--group"),
+    ):
+        if there:
+            return f"{what} changes the graph"
+    if networks.equal and networks.equal.mode == "on":
+        return "--dedup on looks for equal nodes"
+    if rule_of(policy, networks.program.edges.order) is None:
+        return "the policy has no compiled rule"
+    return ""
+
+
+class Pass:
+    """A model's passes on an executor, by a policy that has a rule.
+
+    `untexted` says why texts are read the ordinary way; '' where they are read by the pass.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        networks: Networks,
+        executor: CpuExecutor,
+        walking: Walking,
+        rule: Rule,
+        outputs: Sequence[Output],
+    ) -> None:
+        """Compile the stages, or find them on disk: some 10 s once on a machine."""
+        self._space = Workspace(model, networks, executor, walking, rule.arrays, rule.numbers)
+        self._outputs, self._format = outputs, model.data.format
+        self._equal = networks.equal
+        stages = (build.construct, *rule.stages, finish.plan, finish.walk, finish.results)
+        self._bound = self._space.stages(stages)
+        self._texted, self.untexted = None, ""
+        try:
+            reader, binding = _binding(model, networks)
+        except CannotPassError as error:
+            self.untexted = str(error)
+        else:
+            self._space.read(binding, {at.TAGGED: model.data.format == "tags"})
+            self._texted = self._space.stages((reader, bind.bind, *stages))
+
+    def objects(self, instances: Sequence[object]) -> Outputs | None:
+        """The outputs of instances; None where the ordinary way is to be taken."""
+        if self._texted is None:
+            return None
+        parting = _PARTED.get(self._format, b"\n")
+        try:
+            texts = [text_of(number, given, self._format) for number, given in enumerate(instances)]
+        except AbwError:  # the ordinary way says what is wrong
+            return None
+        text = texts[0] if len(texts) == 1 else parting.join(texts)
+        return self._given(self._texted, np.frombuffer(text, np.uint8), len(texts)) if text else None
+
+    def _given(self, stages: Table, text: NDArray[np.uint8], count: int) -> Outputs | None:
+        if self._run(stages, text, 0, count) != at.FINE:
+            return None
+        found = self._space.columns()
+        return Outputs(
+            {
+                output.name: Ragged(*column, output.words)
+                for output, column in zip(self._outputs, found, strict=True)
+            }
+        )
+
+    def _run(self, stages: Table, text: NDArray[np.uint8] | None, first: int, last: int) -> int:
+        """Run a pass. Mini-batches in which equal nodes are to be looked for are left to the ordinary way."""
+        words, equal = self._space.words, self._equal
+        words[at.PAUSE] = equal.pause if equal else at.ENDLESS
+        ends = self._space.run(stages, text, first, last)
+        if ends == at.FINE and equal and equal.pause and words[at.NODES] >= LEAST_NODES:
+            equal.pause -= 1
+        return ends
+
+
+def _binding(model: Model, networks: Networks) -> tuple[Stage, Binding]:
+    """What reads a model's texts, and the steps that bind it to them. Errors: CannotPassError."""
+    data = model.data
+    if data.format not in FORMATS:
+        raise CannotPassError(f"the format {data.format}")
+    for there, what in ((data.tokens, "tokens"), (data.frequency, "frequency")):
+        if there:
+            raise CannotPassError(f"the data's `{what}`")
+    if any(answer != AS_IT_IS for answer in model.answers.values()):
+        raise CannotPassError("outputs that are labels or probabilities")
+    read = FORMATS[data.format]
+    return read.stage, binding_of(model, networks.cells, networks.program, read.columns)
+
+
+class Passes:
+    """A loaded model's passes, made when they are worth it: with the second call, or by `make`.
+
+    The first call alone would wait longer for machine code than the pass spares.
+    """
+
+    def __init__(
+        self, model: Model, networks: Networks, executor: Executor, outputs: Sequence[Output]
+    ) -> None:
+        self._model, self._networks, self._executor, self._outputs = model, networks, executor, outputs
+        self._made: Pass | None = None
+        self._calls = 0
+
+    def next(self, policy: Callable[[], Policy]) -> Pass | None:
+        """What the next call takes; None for the ordinary way."""
+        self._calls += 1
+        return self.make(policy()) if self._calls == SECOND else self._made
+
+    def make(self, policy: Policy) -> Pass | None:
+        """The passes by a policy, made now; None where there are none (`refusal`), or runs are measured."""
+        model, networks, executor = self._model, self._networks, self._executor
+        self._calls = SECOND
+        if refusal(model, networks, executor, policy) or not isinstance(executor, CpuExecutor):
+            return None
+        rule, walking = rule_of(policy, networks.program.edges.order), executor.walking()
+        if self._made is None and rule is not None and walking is not None:
+            self._made = Pass(model, networks, executor, walking, rule, self._outputs)
+        return self._made

@@ -1,0 +1,110 @@
+"""What a pass knows, as one array of words that its stages are called with and that is kept.
+
+A stage is a compiled function of the address of these words; it returns FINE, or why the pass ends. What it
+makes lies in the block: memory from which each stage takes what it needs, and which begins anew with each
+call. So a call allocates nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+
+from abw.core.jit.addresses import longs_at
+from abw.core.jit.decorators import fragment
+
+# A stage, as `abw.core.jit.decorators.entry` compiles it.
+Stage = Callable[[int], int]
+
+# How a pass ends: with outputs; the block or (ROWS) the arenas are too small; the text has a fault, or an
+# input has no value; too large for one thread or to keep all values, or equal nodes are looked for; something
+# else that the pass does not know.
+FINE, MORE, ROWS, WRONG, APART, OTHER = range(6)
+
+_NUMBERS = 54
+# Words that are numbers.
+#
+# - The block: its address, its bytes, how many of them are taken, or would be (`NEXT`).
+# - What is run: the text's address and bytes, how many instances it has (`COUNT`); of those bound the `FIRST`
+#   and the one behind the LAST; the seed of coins.
+# - Of the model: its types; the most slots and outputs of one; log2 of these; the rows of `walk.measure`'s
+#   space; the first steps, that find what stands for reductions, where these may stand for each other (else
+#   0); the arenas and constants; the most reduced slots of a type, floats of values, arithmetic; nodes from
+#   which on equal ones are looked for, and how many mini-batches are still left out of that (`PAUSE`).
+# - Of the format: the first register that its reader fills; whether sentences are tagged.
+# - Of the policy: an FSM's encoding and phases; whether agenda's averages are static.
+# - Of the executor: the walker, its table and scratch memory.
+# - What was made: addresses of the vertices' kinds, the columns that were read and the lines of instances,
+#   of binding's data; how many vertices, nodes, operands, batches, edges; addresses of the space and state of
+#   construction (`OWN`), its steps, nodes (3, n), where operands begin, operands, what stands for reductions;
+#   of successors and path lengths; of the rows of values, of arenas' rows, of constants' rows.
+(
+    BLOCK, ROOM, NEXT,
+    TEXT, SIZE, COUNT, FIRST, LAST, SEED, NUMBERS,
+    TYPES, SLOTS, WIDTH, SHIFT, SPACE_ROWS, ALIASING, ARENAS, CONSTANTS,
+    MOST_REDUCED, MOST_FLOATS, MOST_FLOPS, DEDUP_FROM, PAUSE,
+    COLUMNS, TAGGED,
+    ENCODING, PHASES, STATIC,
+    WALK, TABLE, SCRATCH,
+    KIND_AT, COLUMNS_AT, LINES_AT, DATA_AT, VERTICES, NODES, OPERANDS, BATCHES, EDGES,
+    SPACE, OWN, STEPS_NOW, NODE_AT, OPERAND_PTR, OPERAND, ALIAS,
+    SUCC_PTR, SUCC, INDEGREE, LENGTH, ROW, ROWS_NOW, CONSTANT_NOW,
+) = range(_NUMBERS)  # fmt: skip
+
+_ARRAYS = 43
+# Words that name arrays: the address, and in the next word how many elements there are.
+#
+# - The addresses of the stages.
+# - Of the model, as `walk.measure` and `walk.fill` take them: `STEPS`, `REDUCTIONS`, `PRODUCERS`,
+#   `OWN_STATE`, `TABLES`; of fields that flow in the steps that read them, as (step, field), and `FIELDS`
+#   (see `build`).
+# - Of binding: steps, registers, the kinds that steps mean, where vocabularies lie (see `bind`).
+# - Of edges: as `edges._consumers` takes them. The types in order, where there is one.
+# - Of arenas: as `plan.fill_plan` takes them.
+# - Of policies: an FSM's table and actions.
+# - Of outputs: see `finish`. Of the executor: addresses, rows and pitches of arenas.
+# - Of what is run: where instances' vertices begin; their numbers in the file.
+# - The schedule as it was made.
+(
+    STAGES,
+    STEPS, REDUCTIONS, PRODUCERS, OWN_STATE, TABLES, GIVEN, FIELDS,
+    BINDING, REGISTERS, MEMBERS, VOCABULARY,
+    EDGE_SLOTS, EDGE_LISTS, EDGE_DISTINCT, ORDER,
+    SLOT_ARENA, OUTPUT_ARENA, TYPE_SLOTS, REDUCES, REDUCED, CONSTANT_ROW, CONSTANT_FIRST, CONSTANT_END,
+    LIST_FLOPS, PRODUCT_FLOPS, OTHER_FLOPS, LOOSE, HEAD,
+    FSM_SLOTS, FSM_PTR, FSM_SYMBOLS, FSM_VALUE, FSM_VISITS, FSM_SIZE, FSM_ACTION,
+    VALUE_FLOATS, OUTPUTS, PRODUCED, ARENA, PITCH, HELD,
+    START,
+) = range(_NUMBERS, _NUMBERS + 2 * _ARRAYS, 2)  # fmt: skip
+
+_MORE = _NUMBERS + 2 * _ARRAYS
+# The schedule: its batches' types and ends, and the nodes.
+BATCH_TYPE, BATCH_PTR, BATCH_NODES = range(_MORE, _MORE + 3)
+
+WORDS = _MORE + 3
+
+# More than there is of anything; no more than nothing, as a number of its own: with a literal numba would
+# compile what is called with it once more.
+ENDLESS = 1 << 31
+ZERO: int = cast(int, np.int64(0))
+
+# What is taken of the block begins at a cache line.
+LINE = 64
+
+
+@fragment
+def take(words: int, count: int, size: int) -> int:
+    """Where room for so many elements of so many bytes lies in the block; see `full`."""
+    state = longs_at(words, WORDS)
+    begin = state[NEXT]
+    state[NEXT] = begin + ((count * size + LINE - 1) & -LINE)
+    return state[BLOCK] + begin  # type: ignore[no-any-return]
+
+
+@fragment
+def full(words: int) -> bool:
+    """Whether more of the block was taken than it has: then nothing may be written."""
+    state = longs_at(words, WORDS)
+    return state[NEXT] > state[ROOM]  # type: ignore[no-any-return]

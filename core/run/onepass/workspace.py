@@ -1,0 +1,225 @@
+"""A model's words and block, and the calls of its passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.exec.cpu.executor import CpuExecutor
+from abw.core.exec.cpu.launch import Walking
+from abw.core.exec.interface import TooLargeError
+from abw.core.exec.lower.rows import columns, padded
+from abw.core.exec.memory import aligned
+from abw.core.graph.bind import Binding as Bound
+from abw.core.ir.cell import Shape
+from abw.core.ir.model import Model
+from abw.core.ir.network import Network
+from abw.core.jit.decorators import address_of_code
+from abw.core.jit.pointers import Table
+from abw.core.plan.arenas import arenas_of
+from abw.core.plan.plan import GIVEN_AGAIN
+from abw.core.run.dedup import LEAST_NODES
+from abw.core.run.onepass import build, finish
+from abw.core.run.onepass import state as at
+from abw.core.run.onepass.answer import answer, answer_text
+from abw.core.run.onepass.binding import Binding
+from abw.core.run.onepass.state import Stage
+from abw.core.run.workload import Networks
+
+Longs = NDArray[np.int64]
+
+# Bytes of the block at first, and at most: with more, plans are made the ordinary way.
+LEAST, MOST = 1 << 16, 1 << 28
+
+
+class Workspace:
+    """What the passes of a model share on one executor: one call at a time.
+
+    `arrays` and `numbers` are those of a policy (`abw.core.run.onepass.rules`).
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        networks: Networks,
+        executor: CpuExecutor,
+        walking: Walking,
+        arrays: Mapping[int, NDArray[Any]],
+        numbers: Mapping[int, int],
+    ) -> None:
+        """Write what the model, the policy and the executor fix."""
+        self._executor, self._walking = executor, walking
+        self._table = Table(np.zeros(at.WORDS, np.int64))
+        self.words: Longs = self._table.words
+        network, program, memory = networks.cells, networks.program, walking.memory
+        arenas, edges = arenas_of(network), program.edges
+        fields = np.zeros((len(network.fields), build.OF_FIELD), np.int64)
+        fields[:, build.CONSTANT] = network.given
+        fields[:, build.ARENA] = arenas.field_arena[list(network.given)]
+        self._fields = Table(fields.ravel())
+        given = [(step, network.fields.index(name)) for step, name in program.given.items()]
+        self._outputs, produced, self._shapes = _outputs(network, memory.lanes)
+        of_model: dict[int, NDArray[Any] | Table] = {
+            at.STEPS: program.steps,
+            at.REDUCTIONS: program.reductions,
+            at.PRODUCERS: program.producers,
+            at.OWN_STATE: program.state,
+            at.GIVEN: np.array(given, np.int64),
+            at.FIELDS: self._fields,
+            at.EDGE_SLOTS: edges.slots,
+            at.EDGE_LISTS: edges.lists,
+            at.EDGE_DISTINCT: edges.distinct,
+            at.SLOT_ARENA: arenas.slot_arena,
+            at.OUTPUT_ARENA: arenas.output_arena,
+            at.TYPE_SLOTS: arenas.slots,
+            at.REDUCES: arenas.reduces,
+            at.REDUCED: arenas.reduced,
+            at.CONSTANT_ROW: arenas.constant_row,
+            at.CONSTANT_FIRST: arenas.constant_first,
+            at.CONSTANT_END: arenas.constant_end,
+            at.LIST_FLOPS: arenas.list_flops,
+            at.PRODUCT_FLOPS: arenas.product_flops,
+            at.OTHER_FLOPS: arenas.other_flops,
+            at.LOOSE: np.zeros(len(network.types), np.bool_),
+            at.HEAD: arenas.head,
+            at.VALUE_FLOATS: arenas.value_floats,
+            at.OUTPUTS: self._outputs,
+            at.PRODUCED: produced,
+            at.ARENA: memory.table,
+            at.PITCH: memory.pitch,
+            at.HELD: memory.held,
+        }
+        for word, array in {**of_model, **arrays}.items():
+            self.point(word, array)
+        for word, number in {
+            at.TYPES: len(network.types),
+            at.SLOTS: arenas.slot_arena.shape[1],
+            at.WIDTH: network.width,
+            at.SHIFT: network.width.bit_length() - 1,
+            at.SPACE_ROWS: program.rows,
+            at.ALIASING: program.aliasing if program.nested else 0,
+            at.ARENAS: len(arenas.shape),
+            at.CONSTANTS: len(network.constants),
+            at.MOST_REDUCED: arenas.most_reduced,
+            at.MOST_FLOATS: GIVEN_AGAIN // 4,
+            at.MOST_FLOPS: walking.limit,
+            at.SEED: model.data.seed,
+            at.DEDUP_FROM: LEAST_NODES if networks.equal else at.ENDLESS,
+            at.WALK: walking.walk,
+            **numbers,
+        }.items():
+            self.words[word] = number
+        self._table.point(at.TABLE, walking.table)
+        self._table.point(at.SCRATCH, walking.scratch.owner)
+        self._take(LEAST)
+
+    def point(self, word: int, to: NDArray[Any] | Table) -> None:
+        """Say where an array lies, and how many elements it has."""
+        if not isinstance(to, Table):
+            to = np.ascontiguousarray(to)
+        self._table.point(word, to)
+        self.words[word + 1] = len(to.words) if isinstance(to, Table) else to.size
+
+    def stages(self, stages: Sequence[Stage]) -> Table:
+        """The addresses of compiled stages."""
+        return Table(np.array([address_of_code(stage) for stage in stages], np.int64))
+
+    def bind(self, binding: Bound) -> None:
+        """Let the next passes be of these instances."""
+        self.point(at.TABLES, binding.tables)
+        self.point(at.START, binding.instances.start)
+        self._table.point(at.DATA_AT, binding.data)
+        for f, name in enumerate(binding.network.fields):
+            values, word = binding.given[name], f * build.OF_FIELD
+            rows = np.ascontiguousarray(values.rows)
+            self._fields.point(word + build.VERTEX, np.ascontiguousarray(values.vertex))
+            self._fields.point(word + build.ROWS, rows)
+            self._fields.words[word + build.COUNT] = len(rows)
+            self._fields.words[word + build.FLOATS] = rows.size // max(1, len(rows))
+
+    def read(self, binding: Binding, numbers: Mapping[int, int]) -> None:
+        """Let passes read texts, and bind the model to them by these steps."""
+        vocabularies = Table(np.zeros(len(binding.vocabularies), np.int64))
+        for number, vocabulary in enumerate(binding.vocabularies):
+            vocabularies.point(number, vocabulary)
+        self.point(at.BINDING, binding.steps)
+        self.point(at.REGISTERS, np.zeros(2 * binding.registers, np.int64))
+        self.point(at.MEMBERS, binding.members)
+        self.point(at.VOCABULARY, vocabularies)
+        self.words[at.COLUMNS] = binding.columns
+        for word, number in numbers.items():
+            self.words[word] = number
+
+    def run(self, stages: Table, text: NDArray[np.uint8] | None, first: int, last: int) -> int:
+        """Run a pass of stages; how it ends: with more room where it needs that."""
+        self.point(at.STAGES, stages)
+        words = self.words
+        words[at.FIRST], words[at.LAST] = first, last
+        self._executor.run_alone()
+        while True:
+            if text is None:
+                ends = answer(self._table.at, 0, 0, last - first)
+            else:
+                ends = answer_text(self._table.at, text, last - first)
+            if ends == at.MORE and words[at.NEXT] <= MOST:
+                self._take(2 * int(words[at.NEXT]))
+            elif ends == at.ROWS:
+                try:
+                    self._executor.have_rows(self._rows())
+                except TooLargeError:
+                    return at.APART
+            else:
+                return at.APART if ends == at.MORE else ends
+
+    def columns(self) -> list[tuple[NDArray[np.float32], Longs, NDArray[np.int32]]]:
+        """Copies of what the last pass gave of each output: the values (m, *shape), where those of each
+        instance begin (n + 1,), and their vertices (m,).
+        """
+        begin, instances = self._block_at(), int(self.words[at.LAST] - self.words[at.FIRST])
+        found = []
+        for shape, said in zip(self._shapes, self._outputs.tolist(), strict=True):
+            count = said[finish.VALUES]
+            values = self._array(said[finish.AT_VALUES] - begin, (count, *shape), np.float32)
+            offsets = self._array(said[finish.AT_OFFSETS] - begin, (instances + 1,), np.int64)
+            vertex = self._array(said[finish.AT_VERTEX] - begin, (count,), np.int32)
+            found.append((values, offsets, vertex))
+        return found
+
+    def _rows(self) -> NDArray[np.int32]:
+        """How many rows of each arena the plan needs (A,)."""
+        offset = int(self.words[at.ROWS_NOW]) - self._block_at()
+        rows: NDArray[np.int32] = self._array(offset, (int(self.words[at.ARENAS]),), np.int32)
+        return rows
+
+    def _block_at(self) -> int:
+        return int(self.words[at.BLOCK])
+
+    def _array(self, offset: int, shape: tuple[int, ...], kind: Any) -> Any:  # noqa: ANN401 (of any type)
+        """A copy of what lies in the block."""
+        return np.ndarray(shape, kind, self._block, offset).copy()
+
+    def _take(self, size: int) -> None:
+        """Have a block of so many bytes."""
+        self._block = aligned(-(-size // 4))
+        self._table.point(at.BLOCK, self._block)
+        self.words[at.ROOM] = 4 * len(self._block)
+
+
+def _outputs(network: Network, lanes: int) -> tuple[Longs, Longs, list[Shape]]:
+    """`OUTPUTS`, `PRODUCED`, and the shape of each output."""
+    outputs = np.zeros((len(network.outputs), finish.OF_OUTPUT), np.int64)
+    produced: list[tuple[int, int, int]] = []
+    shapes = []
+    for k, (_, producers) in enumerate(network.outputs):
+        t, o = producers[0]
+        shape = network.types[t].outputs[o].shape
+        shapes.append(shape)
+        outputs[k, finish.BEGIN] = len(produced)
+        produced += [(t, o, 0) for t, o in producers]
+        outputs[k, finish.END] = len(produced)
+        outputs[k, finish.MATRIX] = shape[0] if len(shape) == 2 else 1
+        outputs[k, finish.FLOATS], outputs[k, finish.PADDED] = columns(shape), padded(columns(shape), lanes)
+    return outputs, np.array(produced, np.int64).reshape(-1, 3), shapes

@@ -1,0 +1,289 @@
+"""A call as one pass has the bits of the ordinary way, or leaves the call to that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from abw.core.api import LoadedModel, load
+from abw.core.base.errors import AbwError
+from abw.core.run.onepass import state as at
+from abw.core.run.onepass import workspace
+from abw.core.run.onepass.onepass import Pass, Passes
+from abw.core.store.ragged import Outputs
+
+# Those whose texts the pass reads.
+SPECS = [
+    "attention-nmt", "bilstm", "fig1", "lattice", "lattice-gru", "lstm-nmt", "mvrnn", "set-transformer",
+    "sst", "torch-bilstm", "torch-gru", "torch-lstm", "torch-treelstm", "treegru", "treegru-nary", "treelstm",
+    "treelstm-2type", "treelstm-attend", "treelstm-nary",
+]  # fmt: skip
+POLICIES = ("depth", "phases", "agenda", "agenda-static", "critical", "critical-reversed", "fsm", "auto")
+
+
+@cache
+def model(name: str, policy: str = "critical", **options: object) -> LoadedModel:
+    """A shipped model, with its passes."""
+    made = load(name, dims={"hidden": 8}, threads=1, policy=policy, **options)  # type: ignore[arg-type]
+    made._passes.make(made._ready())
+    return made
+
+
+@cache
+def texts(name: str) -> tuple[str, ...]:
+    """The first instances of a shipped model's data."""
+    spec = model(name).spec.data
+    lines = [line for line in spec.path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    if spec.format != "lattice":
+        return tuple(lines[:6])
+    found: list[str] = []
+    begin = 1
+    while begin < len(lines) and len(found) < 6:
+        end = begin + int(lines[begin]) + 2
+        found.append("\n".join(lines[begin:end]))
+        begin = end
+    return tuple(found)
+
+
+def the_pass(made: LoadedModel) -> Pass:
+    found = made._passes._made
+    assert found is not None
+    return found
+
+
+def passed(made: LoadedModel, instances: Sequence[object]) -> Outputs:
+    """The outputs by the pass alone."""
+    found = the_pass(made).objects(list(instances))
+    assert found is not None
+    return found
+
+
+def ordinary(made: LoadedModel, instances: Sequence[object]) -> Outputs:
+    """The outputs by the ordinary way."""
+    with patch.object(Passes, "next", lambda *_: None):
+        return made(list(instances))
+
+
+def same(found: Outputs, expected: Outputs) -> None:
+    """Compare all bits."""
+    assert found.keys() == expected.keys()
+    for name, column in expected.items():
+        for field in ("values", "offsets", "vertex"):
+            mine, other = getattr(found[name], field), getattr(column, field)
+            assert (mine.dtype, mine.shape) == (other.dtype, other.shape), (name, field)
+            assert mine.tobytes() == other.tobytes(), (name, field)
+        assert found[name].names == column.names
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_shipped_models_have_the_same_bits(name: str) -> None:
+    made, some = model(name), list(texts(name))
+    same(passed(made, some), ordinary(made, some))
+    for text in some[:3]:
+        same(passed(made, [text]), ordinary(made, [text]))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_policies_have_compiled_rules(policy: str) -> None:
+    name = "bilstm" if policy == "phases" else "lattice"
+    made = model(name, policy)
+    if policy == "phases":  # of types without an order the rule asks for more
+        assert made._passes._made is None
+        return
+    some = list(texts(name))
+    same(passed(made, some), ordinary(made, some))
+
+
+def test_a_call_takes_the_pass_from_the_second_on() -> None:
+    made = load("treelstm", dims={"hidden": 8}, threads=1, policy="depth")
+    some = list(texts("treelstm"))
+    first = made(some)
+    assert made._passes._made is None
+    with patch.object(LoadedModel, "columns", side_effect=AssertionError("the ordinary way")):
+        same(made(some), first)
+
+
+word = st.text("ab(é", min_size=1, max_size=9).map(lambda w: w.replace("(", "[")) | st.just("known")
+leaf = st.tuples(st.integers(0, 4), word).map(lambda pair: f"({pair[0]} {pair[1]})")
+tree = st.recursive(leaf, lambda t: st.tuples(t, t).map(lambda two: f"(1 {two[0]} {two[1]})"), max_leaves=25)
+
+
+@settings(max_examples=40)
+@given(st.lists(tree, min_size=1, max_size=5), st.sampled_from(("treelstm", "treelstm-2type", "mvrnn")))
+def test_drawn_trees_have_the_same_bits(trees: list[object], name: str) -> None:
+    made = model(name)
+    same(passed(made, trees), ordinary(made, trees))
+
+
+@settings(max_examples=25)
+@given(st.data())
+def test_drawn_pairs_have_the_same_bits(data: st.DataObject) -> None:
+    made = model("attention-nmt")
+    sides = [[side.split() for side in text.split("|||")] for text in texts("attention-nmt")]
+    known = [sorted({word for pair in sides for word in pair[side]}) for side in (0, 1)]
+    sentences = [st.lists(st.sampled_from(some), min_size=3, max_size=9).map(" ".join) for some in known]
+    pairs = data.draw(st.lists(st.tuples(*sentences).map(" ||| ".join), min_size=1, max_size=4))
+    same(passed(made, pairs), ordinary(made, pairs))
+
+
+@st.composite
+def lattice(draw: st.DrawFn) -> str:
+    length = draw(st.integers(1, 6))
+    lines = [str(length), " ".join(str(draw(st.integers(0, 9))) for _ in range(length)), "0"]
+    for position in range(1, length):
+        begins = draw(st.lists(st.integers(0, position - 1), max_size=3))
+        arcs = [f"{begin} {draw(st.integers(0, 99))}" for begin in (position - 1, *begins)]
+        lines.append(" ".join([str(len(arcs)), *arcs]))
+    return "\n".join(lines)
+
+
+@settings(max_examples=25)
+@given(st.lists(lattice(), min_size=1, max_size=4))
+def test_drawn_lattices_have_the_same_bits(lattices: list[object]) -> None:
+    made = model("lattice")
+    same(passed(made, lattices), ordinary(made, lattices))
+
+
+WRONG: list[list[object]] = [
+    ["(1 a", "(2 b)"], ["(1 a)\n(2 b)"], ["(1 a)\n(1 b)", ""], ["(1 a)", ""], ["(1 a) (2 b)"],
+    ["\x01"], [7], [None], ["\ud800"], [(1, "a b")],
+    ["(1 (2 a) (3 b) (4 c))\x00\n(1 a)"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("instances", WRONG)
+def test_what_is_not_plain_is_left_to_the_ordinary_way(instances: list[object]) -> None:
+    made = model("treelstm")
+    assert the_pass(made).objects(instances) is None
+    try:
+        expected: object = ordinary(made, instances)
+    except (AbwError, TypeError) as error:
+        expected = str(error)
+    try:
+        same(made(instances), expected)  # type: ignore[arg-type]
+    except (AbwError, TypeError) as error:
+        assert str(error) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "instances"),
+    [
+        ("lattice", ["1\n0\n0\n1\n0\n0", ""]),
+        ("lattice", ["2\n0 0\n0\n1 0 5", "1\n0"]),
+        ("attention-nmt", ["a b c ||| d e"]),
+        ("attention-nmt", ["a b c"]),
+        ("bilstm", ["a|b c"]),
+        ("bilstm", ["|b"]),
+    ],
+)
+def test_faults_of_other_formats_end_the_pass(name: str, instances: list[object]) -> None:
+    assert the_pass(model(name)).objects(instances) is None
+
+
+def test_room_for_one_grows_with_the_calls() -> None:
+    with patch.object(workspace, "LEAST", 64):
+        made = load("treelstm", dims={"hidden": 8}, threads=1, policy="critical")
+        made._passes.make(made._ready())
+    for some in (texts("treelstm")[:1], texts("treelstm")):
+        same(passed(made, list(some)), ordinary(model("treelstm"), list(some)))
+    with patch.object(workspace, "MOST", 64), patch.object(workspace, "LEAST", 64):
+        small = load("treelstm", dims={"hidden": 8}, threads=1, policy="critical")
+        small._passes.make(small._ready())
+        assert the_pass(small).objects(list(texts("treelstm"))) is None
+
+
+@pytest.mark.parametrize(("word", "most"), [(at.MOST_FLOATS, 10), (at.MOST_FLOPS, 10), (at.DEDUP_FROM, 3)])
+def test_what_is_too_large_is_left_to_the_ordinary_way(word: int, most: int) -> None:
+    made, some = model("treelstm"), list(texts("treelstm"))
+    space = the_pass(made)._space
+    before = int(space.words[word])
+    space.words[word] = most
+    assert the_pass(made).objects(some) is None
+    same(made(some), ordinary(made, some))
+    space.words[word] = before
+
+
+def test_equal_nodes_are_looked_for_as_often_as_before() -> None:
+    made, some = load("treelstm", dims={"hidden": 8}, threads=1, policy="depth"), list(texts("treelstm"))
+    made._passes.make(made._ready())
+    equal = made._networks.equal
+    assert equal is not None
+    the_pass(made)._space.words[at.DEDUP_FROM] = 3
+    equal.pause = 2
+    with patch("abw.core.run.onepass.onepass.LEAST_NODES", 3):
+        assert the_pass(made).objects(some) is not None and equal.pause == 1
+        assert the_pass(made).objects(some) is not None and equal.pause == 0
+        assert the_pass(made).objects(some) is None
+
+
+def test_an_fsm_in_a_state_that_it_does_not_know_is_left_to_the_ordinary_way() -> None:
+    made, some = model("lattice", "fsm"), list(texts("lattice"))
+    words = the_pass(made)._space.words
+    action, size = words[at.FSM_SLOTS], int(words[at.FSM_SLOTS + 1])
+    empty = np.full(size, -1, np.int32)
+    the_pass(made)._space.point(at.FSM_SLOTS, empty)
+    assert the_pass(made).objects(some) is None
+    words[at.FSM_SLOTS] = action
+    same(passed(made, some), ordinary(made, some))
+
+
+def test_runs_between_two_calls_and_other_models_do_not_matter() -> None:
+    one, other = model("treelstm"), model("lattice")
+    mine, theirs = list(texts("treelstm")), list(texts("lattice"))
+    expected, others = ordinary(one, mine), ordinary(other, theirs)
+    for _ in range(3):
+        first = passed(one, mine)
+        same(passed(other, theirs), others)
+        one.run(one.plan(one.graph(mine[:2])))
+        same(passed(one, mine), expected)
+        same(first, expected)  # what a call gave stays
+
+
+def test_a_result_cannot_be_read_after_a_pass() -> None:
+    made = model("treelstm")
+    graph = made.graph(list(texts("treelstm")))
+    result = made.run(made.plan(graph))
+    passed(made, list(texts("treelstm"))[:1])
+    with pytest.raises(RuntimeError, match="the executor has run again"):
+        result.values(graph.results[0].reference)
+
+
+def test_other_weights_count_from_the_next_call_on() -> None:
+    made, some = load("sst", dims={"hidden": 8}, threads=1, policy="depth"), list(texts("sst"))
+    made._passes.make(made._ready())
+    before = made(some)
+    made.trainer().step(some)
+    after = made(some)
+    assert before["classes"].values.tobytes() != after["classes"].values.tobytes()
+    same(after, ordinary(made, some))
+
+
+def test_many_calls_take_no_more_memory() -> None:
+    made, some = model("treelstm"), list(texts("treelstm"))[:1]
+    found = the_pass(made)
+    passed(made, some)
+    block, room = found._space._block, int(found._space.words[at.ROOM])
+    kept = len(found._space._table._kept)
+    for _ in range(300):
+        passed(made, some)
+    assert found._space._block is block and found._space.words[at.ROOM] == room
+    assert len(found._space._table._kept) == kept
+
+
+def test_no_pass_for_what_it_cannot_take() -> None:
+    for name, options in (
+        ("treelstm", {"executor": "reference"}),
+        ("treelstm", {"granularity": "op"}),
+        ("treelstm-2type", {"group": True}),
+        ("lattice", {"fuse": True}),
+        ("treelstm", {"dedup": "on"}),
+        ("greedy", {}),
+    ):
+        made = load(name, dims={"hidden": 8}, threads=1, policy="depth", **options)
+        assert made._passes.make(made._ready()) is None, (name, options)
