@@ -31,7 +31,7 @@ BUDGETS = {
     "core/jit": (850, 5_500),
     "core/plan": (1_350, 11_000),
     "core/policy": (4_200, 30_600),
-    "core/program": (5_150, 34_000),
+    "core/program": (5_250, 34_700),
     "core/run": (6_900, 55_000),
     "core/scale": (900, 7_000),
     "core/script": (1_050, 8_000),

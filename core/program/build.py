@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.ir.cell import Cell, Param, Shape
 from abw.core.ir.libraries import NOWHERE, library_of, with_type
 from abw.core.ir.model import Library, Reduction, Table
 from abw.core.program.net import OVERRIDES, TAKEN, Net
 from abw.core.program.recording.recorder import Call
-from abw.core.program.recording.values import Value
+from abw.core.program.recording.values import BITS, Value
 
 # A size, by its number or a dim's name; several are a shape.
 Size = int | str
@@ -115,3 +118,23 @@ def callable_reduction(net: Net, reduction: Reduction, input: type[Value], outpu
     Its type is added to the net if it is new. Raises ValueError for classes of several shapes.
     """
     return net._reductions.callable(reduction, input, output)
+
+
+def stack_inputs(net: Net, stack: Callable[[Sequence[Any]], NDArray[np.float32]]) -> None:
+    """Let `stack` make an array (n, *shape) of n objects that were given to `input_handle`."""
+    net._session.inputs.stack = stack
+
+
+def input_handle(net: Net, shape: Shape, given: object) -> int:
+    """The handle of a value that an instance brings along as an object.
+
+    All objects of a shape are stacked together when something is computed; nothing is checked before.
+    Errors: AbwError where no program runs, or no cell has such a value.
+    """
+    if net._session.runner is None:
+        net._session.refuse_idle()
+    if shape not in net._inputs:
+        raise AbwError(f"no cell has a value of shape {list(shape)}")
+    constant = net._inputs[shape]
+    row = net._session.inputs.later(constant, given)
+    return (-1 - constant.first - row << BITS) + net._kind[shape]

@@ -29,7 +29,7 @@ from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
 from abw.core.policy.user_policy import Validated
 from abw.core.program.network import constants_of, shapes_of, width_of
-from abw.core.program.recording.inputs import numbers_of
+from abw.core.program.recording.inputs import numbers_of, warm
 from abw.core.program.recording.recorder import Callee
 from abw.core.program.recording.values import BITS, SHAPES, Value, kind_of, owner
 from abw.core.program.reductions import NAMES as REDUCTIONS
@@ -387,7 +387,7 @@ class Net:
             self._session.refuse_idle()
         values = numbers_of(numbers, what, shapes)
         constant = self._inputs[values.shape]
-        return self._constant(values.shape, constant.first, self._session.inputs.add(constant, values))
+        return self._constant(values.shape, constant.first, self._session.inputs.add(constant, values, what))
 
     @property
     def params(self) -> Mapping[str, NDArray[np.float32]]:
@@ -457,6 +457,7 @@ def prepare(net: Net, granularity: ProgramGranularity) -> Clock:
 
     Errors: SpecError, AbwError.
     """
+    warm()
     session = net._session
     first = next(t for t in net.library.types if t.cell)
     assert first.cell is not None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from math import isfinite
+from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,19 +13,40 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError
 from abw.core.ir.cell import Shape
 from abw.core.ir.network import Constant, Network
+from abw.core.jit.decorators import njit
 from abw.core.program.recording.recorder import Longs, Segment
 
 Floats = NDArray[np.float32]
 
 
+# Rows of a constant that there is room for at first.
+LEAST = 64
+
+
+def _together(given: Sequence[Any]) -> Floats:
+    """Stack arrays of one shape."""
+    return np.stack(given)
+
+
+def warm() -> None:
+    """Compile what copies rows, or find it on disk."""
+    row = np.zeros((1, 1), np.float32)
+    for kind in (np.float32, np.float64):
+        put(row, 0, np.zeros(1, kind))
+
+
 class InputRows:
     """The rows that the instances of a mini-batch bring along, by their constants (`Network.given`).
 
-    Rows are numbered on from run to run, so that one of an earlier run is known as such.
+    Rows are numbered on from run to run, so that one of an earlier run is known as such. `stack` makes an
+    array (n, *shape) of n objects given to `later`.
     """
 
     def __init__(self) -> None:
-        self._rows: dict[int, list[Floats]] = {}
+        self.stack: Callable[[Sequence[Any]], Floats] = _together
+        self._rows: dict[int, Floats] = {}
+        self._count: dict[int, int] = {}
+        self._later: dict[int, tuple[list[int], list[Any]]] = {}
         self._first: dict[int, int] = {}
         self._reported: dict[int, int] = {}
 
@@ -34,26 +56,67 @@ class InputRows:
 
     def begin(self) -> None:
         """Begin a run; the rows of the one before are gone."""
-        for number, rows in self._rows.items():
-            self._first[number] += len(rows)
-            rows.clear()
+        for number, count in self._count.items():
+            self._first[number] += count
+            self._count[number] = 0
+        self._later.clear()
         self._reported.clear()
 
     def rewind(self) -> None:
         """Let `fresh` yield all rows of the run again."""
         self._reported.clear()
 
-    def add(self, constant: Constant, values: Floats) -> int:
-        """Add a row; its number in the constant. Errors: AbwError for more than a mini-batch may have."""
-        rows = self._rows.setdefault(constant.number, [])
-        first = self._first.setdefault(constant.number, 0)
-        if len(rows) == constant.rows:
+    def add(self, constant: Constant, values: NDArray[Any], what: str) -> int:
+        """Copy a row, which `numbers_of` made; its number in the constant.
+
+        Errors: AbwError for more than a mini-batch may have, and what is not finite.
+        """
+        number = constant.number
+        count = self._count.get(number, 0)
+        rows = self._rows.get(number)
+        if rows is None or count == len(rows):
+            rows = self._grow(constant, count)
+        if not put(rows, count, values.ravel()):
+            at = np.argwhere(~np.isfinite(rows[count].reshape(constant.shape)))[0].tolist()
+            raise AbwError(f"{what} is given {values[tuple(at)]} at {at}: a number has to be finite")
+        self._count[number] = count + 1
+        return (self._first[number] + count) % constant.rows
+
+    def later(self, constant: Constant, given: object) -> int:
+        """Add a row that `stack` makes of an object together with all others, when it is first read."""
+        number = constant.number
+        count = self._count.get(number, 0)
+        if number not in self._rows or count == len(self._rows[number]):
+            self._grow(constant, count)
+        places, objects = self._later.setdefault(number, ([], []))
+        places.append(count)
+        objects.append(given)
+        self._count[number] = count + 1
+        return (self._first[number] + count) % constant.rows
+
+    def _grow(self, constant: Constant, count: int) -> Floats:
+        """Make room for more rows than there are."""
+        if count == constant.rows:
             raise AbwError(
                 f"the mini-batch brings along more than {constant.rows:,} values of {list(constant.shape)}",
                 hint="run fewer instances at once, or share equal numbers: x = net.input(numbers)",
             )
-        rows.append(values)
-        return (first + len(rows) - 1) % constant.rows
+        rows = np.empty((min(max(LEAST, 2 * count), constant.rows), prod(constant.shape)), np.float32)
+        if count:
+            rows[:count] = self._rows[constant.number][:count]
+        self._rows[constant.number] = rows
+        self._first.setdefault(constant.number, 0)
+        return rows
+
+    def _known(self, constant: Constant) -> Floats:
+        """The rows of a constant that this run has so far (n, *shape)."""
+        number = constant.number
+        if number not in self._rows:
+            return np.zeros((0, *constant.shape), np.float32)
+        if number in self._later:
+            places, objects = self._later.pop(number)
+            self._rows[number][places] = self.stack(objects).reshape(len(objects), -1)
+        return self._rows[number][: self._count[number]].reshape(-1, *constant.shape)
 
     def fresh(self, network: Network) -> Iterator[tuple[int, int, Floats]]:
         """Yield each constant with rows that were not yielded before: its number among the network's, its
@@ -61,10 +124,11 @@ class InputRows:
         """
         for number in network.given:
             constant = network.constants[number]
-            rows, reported = self._rows.get(constant.number, []), self._reported.get(constant.number, 0)
-            if reported < len(rows):
-                self._reported[constant.number] = len(rows)
-                yield number, self._first[constant.number] % constant.rows, np.stack(rows[reported:])
+            count, reported = self._count.get(constant.number, 0), self._reported.get(constant.number, 0)
+            if reported < count:
+                self._reported[constant.number] = count
+                rows = self._known(constant)[reported:]
+                yield number, self._first[constant.number] % constant.rows, rows
 
     def row(self, network: Network, reference: int) -> Floats | None:
         """The values behind a constant's reference; None where it is another kind of constant.
@@ -76,7 +140,7 @@ class InputRows:
         if constant.kind != "field":
             return None
         own = self._own(constant, np.array([row]))
-        return self._rows[constant.number][int(own[0])]
+        return np.array(self._known(constant)[own[0]])
 
     def split(self, network: Network, segment: Segment) -> tuple[Segment, tuple[Floats, ...]]:
         """A segment whose operands number the rows that it reads from 0 on; these rows, for `Graph.given`,
@@ -93,14 +157,14 @@ class InputRows:
             inside = (index >= constant.first) & (index < constant.first + constant.rows)
             read, local = np.unique(index[inside] - constant.first, return_inverse=True)
             operand[inside] = -1 - constant.first - local
-            given.append(self._stacked(constant, self._own(constant, read)))
+            given.append(self._known(constant)[self._own(constant, read)])
         if not any(map(len, given)):
             return segment, ()
         return replace(segment, operand=operand), tuple(given)
 
     def _own(self, constant: Constant, rows: Longs) -> Longs:
         """Number rows as in this run."""
-        held = len(self._rows.get(constant.number, ()))
+        held = self._count.get(constant.number, 0)
         own = (rows - self._first.get(constant.number, 0)) % constant.rows
         if (own >= held).any():
             raise AbwError(
@@ -109,27 +173,30 @@ class InputRows:
             )
         return own
 
-    def _stacked(self, constant: Constant, rows: Longs) -> Floats:
-        if not len(rows):
-            return np.zeros((0, *constant.shape), np.float32)
-        held = self._rows[constant.number]
-        return np.stack([held[row] for row in rows.tolist()])
+
+@njit
+def put(rows: Floats, number: int, values: NDArray[Any]) -> bool:
+    """Copy values to a row of their length; whether all are finite there."""
+    finite = True
+    for i in range(len(values)):
+        rows[number, i] = values[i]
+        finite &= bool(np.isfinite(rows[number, i]))
+    return finite
 
 
-def numbers_of(given: object, what: str, shapes: Sequence[Shape]) -> Floats:
-    """An array, numbers in lists, or a number, as a value of one of some shapes.
+def numbers_of(given: object, what: str, shapes: Sequence[Shape]) -> NDArray[Any]:
+    """An array, numbers in lists, or a number, as floats of one of some shapes, not always copied.
 
-    Errors: TypeError for what holds no numbers; AbwError for another shape, or what is not finite.
+    Errors: TypeError for what holds no numbers; AbwError for another shape.
     """
     try:
         found = np.asarray(given)
+        if found.dtype.char in "fd" and found.shape in shapes and found.flags.carray:
+            return found
         if found.dtype.kind not in "fiu" or found.dtype.itemsize > 8:
             raise ValueError
-        if found.dtype == np.float32:
-            values = found.copy()
-        else:
-            with np.errstate(over="ignore"):  # which takes microseconds
-                values = found.astype(np.float32)
+        with np.errstate(over="ignore"):  # which takes microseconds
+            values = np.array(found, np.float32)
     except (ValueError, TypeError, RuntimeError):
         kind = type(given).__name__
         raise TypeError(f"{what} wants a value or numbers, not {kind}") from None
@@ -139,7 +206,4 @@ def numbers_of(given: object, what: str, shapes: Sequence[Shape]) -> Floats:
         wanted = " or ".join(str(list(shape)) for shape in shapes)
         got = list(values.shape) if values.shape else "one number"
         raise AbwError(f"{what} wants {wanted}, this is {got}", hint="check the dims of both")
-    if not isfinite(np.vdot(values, values)) and not np.isfinite(values).all():
-        at = np.argwhere(~np.isfinite(values))[0].tolist()
-        raise AbwError(f"{what} is given {found[tuple(at)]} at {at}: a number has to be finite")
     return values
