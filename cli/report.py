@@ -32,6 +32,7 @@ def print_run(report: dict[str, Any], *, on_stderr: bool = False) -> None:
         + (f", weights in {precision}" if precision != "float32" else "")
         + (f", {counted(report['threads'], 'thread')}" if report["threads"] else "")
         + "".join(f"; {DONE[name]}" for name in report["passes"])
+        + (f"; hoisted: {', '.join(report['hoisted'])}" if report.get("hoisted") else "")
     )
     if pieces := report.get("in_pieces"):
         put(f"{pieces} of them did not fit the device's memory at once, and ran in pieces")

@@ -26,7 +26,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, cast, get_args
@@ -57,6 +59,7 @@ from abw.core.policy.user_policy import Validated, checked
 from abw.core.run.checks import refuse_values, refuse_weights
 from abw.core.run.dedup import DedupMode
 from abw.core.run.footprint import require_weights
+from abw.core.run.hoisting import hoist_where_it_pays, may_hoist
 from abw.core.run.learning import SUMMARIES, Asked, Choice, launch_seconds, policy_of
 from abw.core.run.minibatches import MiniBatch, run_one
 from abw.core.run.onepass.onepass import Passes
@@ -109,7 +112,7 @@ def load(
     precision: Precision = "float32",
     granularity: Granularity = "cell",
     layout: LayoutName = "planned",
-    hoist: bool = False,
+    hoist: bool | None = None,
     fuse: bool = False,
     group: bool = False,
     dedup: DedupMode = "auto",
@@ -155,15 +158,27 @@ def load(
     )
     model = open_model(find_spec(Path(spec)), overrides)
     require_weights(model)
+    sample = data if isinstance(data, Instances) else None
+    name = policy if isinstance(policy, str) else ".py"
+    if hoist is None and may_hoist(name, granularity, executor, dedup):
+        with suppress(AbwError):  # data that cannot be read say nothing about it
+            model = hoist_where_it_pays(model, partial(_first_instances, model, sample))
     leaves = executor == "cpu" and not check_finite
     networks = open_networks(model, granularity, layout, fuse=fuse, group=group, dedup=dedup, leaves=leaves)
     used = seed or 0
     params = make_params(networks.cells, load_weights(model), used)
     if check_finite:
         refuse_weights(networks.cells, params)
-    sample = data if isinstance(data, Instances) else None
     options = (policy, encoding, used, check_finite, sample, threads)
     return _prepared(model, networks, params, (executor, precision), options)
+
+
+def _first_instances(model: Model, sample: Instances | None) -> tuple[Instances, int]:
+    """A mini-batch of the sample or of the model's data. Errors: DataError."""
+    if sample is None and not model.data.path.is_file():
+        raise AbwError(f"{model.data.path} is no file")
+    found = read_instances(model.data, model.data.batch) if sample is None else conform(sample, model.given)
+    return found, min(len(found), model.data.batch)
 
 
 # The arguments of `LoadedModel` after its executor.

@@ -156,6 +156,11 @@ def _print(report: dict[str, Any]) -> None:
     if growth := report["growth"]:
         _print_growth(growth)
     show("")
+    if report["hoisted"]:
+        show(f"Hoisted by itself: products of {', '.join(report['hoisted'])}")
+    if report["kept_leaves"]:
+        rows = ", ".join(f"{count:,} of {name}" for name, count in report["kept_leaves"].items())
+        show(f"Kept from one mini-batch to the next: outputs of up to {rows}")
     columns: Columns = {
         "type": "type",
         "nodes": "nodes:,",

@@ -246,6 +246,8 @@ def _print_times(time: dict[str, Any]) -> None:
 def _print_advice(report: dict[str, Any]) -> None:
     better = {n: b for n, b in report["others"].items() if b < report["batches"]}
     ways = [f"{name}: {counted(batches, 'batch', 'es')}" for name, batches in better.items()]
+    if report["hoisted"]:
+        show(f"\nHoisted by itself, as equal rows share the products: {', '.join(report['hoisted'])}")
     for name, after in (report["passes"] or {}).items():
         ways.append(f"`abw compare --{name}`: lower bound {after['lower_bound']}")
     if report["decides"]:

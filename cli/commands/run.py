@@ -86,9 +86,11 @@ class Batching(options.Passes):
         program=f"{_FILE}, their variables as planned",
     )
     hoist: bool = flag(
-        "Compute products that depend on no state in advance, for all steps at once.",
+        "Compute products that depend on no state in advance, for all steps at once. By itself abw does so "
+        "for types whose rows of tables repeat often enough (docs/policies.md).",
         program=f"{options.WHOLE}; compute such products in a cell of their own",
     )
+    no_hoist: bool = flag("Leave all products where they are.", program="nothing is hoisted in programs")
     preset: str | None = option(
         "Defaults of the options above, as in vanilla-dynet, cavs-dynet, ed-batch, or abw.",
         "NAME",
@@ -297,10 +299,12 @@ def _of_spec(
 ) -> tuple[Overrides, RunOptions]:
     """What is changed of a spec, and how it is run. Errors: usage errors, AbwError."""
     pipe = data.data if data.data is not None and _is_pipe(data.data) else None
+    if batching.hoist and batching.no_hoist:
+        raise typer.BadParameter("it does not go with --hoist", param_hint="--no-hoist")
     changes = data.overrides(
         data=None if pipe else data.data,
         batch=programs.batch_of(data.size, program=False),
-        hoist=batching.hoist,
+        hoist=True if batching.hoist else False if batching.no_hoist else None,
     )
     from abw.core.policy.registry import LEARNED
     from abw.core.run.batchsize import parse_bytes

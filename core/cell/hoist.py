@@ -29,16 +29,16 @@ class SubCell:
     params: tuple[int, ...]
 
 
-def hoist(model: Model) -> Model:
+def hoist(model: Model, names: Collection[str] | None = None) -> Model:
     """The model with a type `NAME-hoisted` for each type in a loop that has products to hoist.
 
-    Types keep their numbers, the new ones come last. The results are the same but for rounding; a model with
-    nothing to hoist is returned as it is. Cost: linear in the cells.
+    `names`: of those types alone. Types keep their numbers, the new ones come last. The results are the same
+    but for rounding; a model with nothing to hoist is returned as it is. Cost: linear in the cells.
     """
     loop = loops_of(cell_network(model)).tolist()
     types: list[NodeType] = list(model.types)
     for number, node_type in enumerate(model.types):
-        if node_type.cell is None or loop[number] < 0:
+        if node_type.cell is None or loop[number] < 0 or (names is not None and node_type.name not in names):
             continue
         early = [all(loop[p] != loop[number] for p in _producers(i)) for i in node_type.inputs]
         parts = split(node_type.cell, early)

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.graph import Graph
-from abw.core.ir.network import LISTED, Constant, Network
+from abw.core.ir.cell import Cell
+from abw.core.ir.network import LISTED, Constant, NetType, Network
 
 Ints = NDArray[np.int32]
 Array = NDArray[np.floating[Any]]
@@ -24,6 +25,9 @@ Array = NDArray[np.floating[Any]]
 # Bytes of the outputs that an executor keeps. Of 8,544 sentences as trees 4 MB spare 19 % of the arithmetic
 # beside equal nodes left out, 19 MB spare 20 % (mini-batches of 64, hidden 128).
 MOST_BYTES = 16 << 20
+# What is kept is written once more, and read from memory far away: that pays where a float takes so many
+# operations at least (a leaf of a tree LSTM from hidden 118 on), and where so many rows have room, or all.
+LEAST_FLOPS, LEAST_ROWS = 350, 4096
 
 
 class StaleLeavesError(Exception):
@@ -33,11 +37,11 @@ class StaleLeavesError(Exception):
 def leaf_slot(network: Network, t: int) -> int | None:
     """The slot by whose row nodes of type t differ; None for a type whose outputs are not kept.
 
-    Kept are outputs of cells with a matrix product that read one row of a table and else constants of one
-    row, unless the model gives them back.
+    Kept are outputs of cells with large products that read one row of a table and else constants of one row,
+    unless the model gives them back.
     """
     net_type = network.types[t]
-    if net_type.cell is None or all(op.name != "matmul" for op in net_type.cell.ops):
+    if net_type.cell is None or _flops(net_type.cell) < LEAST_FLOPS * _floats(net_type):
         return None
     if any(t == producer for _, pairs in network.outputs for producer, _ in pairs):
         return None
@@ -46,6 +50,15 @@ def leaf_slot(network: Network, t: int) -> int | None:
         return None
     differ = [s for s, constants in enumerate(read) if sum(c.rows for c in constants) > 1]
     return differ[0] if len(differ) == 1 else None
+
+
+def _flops(cell: Cell) -> int:
+    """The operations of a cell's products with vectors."""
+    return sum(2 * prod(cell.shape_of(op.args[0])) for op in cell.ops if op.name == "matmul")
+
+
+def _floats(net_type: NetType) -> int:
+    return sum(prod(output.shape) for output in net_type.outputs)
 
 
 def with_leaves(network: Network, most_bytes: int = MOST_BYTES) -> Network:
@@ -57,18 +70,20 @@ def with_leaves(network: Network, most_bytes: int = MOST_BYTES) -> Network:
     read = {pair for t in network.types for slot in t.slots for pair in slot.producers}
     slots = {t: s for t in range(len(network.types)) if (s := leaf_slot(network, t)) is not None}
     slots = {t: s for t, s in slots.items() if any(t == producer for producer, _ in read)}
-    row_bytes = 4 * sum(prod(o.shape) for t in slots for o in network.types[t].outputs)
+    row_bytes = 4 * sum(_floats(network.types[t]) for t in slots)
     first = max((c.first + c.rows for c in network.constants), default=0)
     made: dict[tuple[int, int], int] = {}
     constants = list(network.constants)
     for t, s in slots.items():
         there = sum(network.constants[c].rows for c in network.types[t].slots[s].constants)
         rows = min(there, most_bytes // row_bytes)
+        if rows < min(there, LEAST_ROWS):
+            continue
         for o, output in enumerate(network.types[t].outputs):
             made[t, o] = len(constants)
             constants.append(Constant("kept", t * network.width + o, output.shape, first, rows))
             first += rows
-    if not made or first > -LISTED or not constants[-1].rows:
+    if not made or first > -LISTED:
         return network
     types = tuple(
         replace(

@@ -11,6 +11,7 @@ from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, LayoutName
 from abw.core.policy.registry import CHOSEN
 from abw.core.run.dedup import DedupMode
+from abw.core.run.hoisting import hoisted_types
 from abw.core.run.learning import Asked, Choice, launch_seconds
 from abw.core.run.shards import Cut, Shard, require_shards
 from abw.core.run.workload import Networks, open_networks
@@ -110,7 +111,7 @@ class RunOptions(CommonOptions):
             "dims": dict(model.dims),
             "coin": data.seed,
             "seed": self.seed,
-            "hoist": overrides.hoist,
+            "hoist": list(hoisted_types(model)),
             "policy": self.policy,
             "encoding": self.encoding,
             "executor": self.executor,

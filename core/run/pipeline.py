@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from abw.core.base.files import refuse_overwrite
 from abw.core.base.memory import available_memory
 from abw.core.base.progress import Clock, Progress, SpanClock
 from abw.core.data.head import looked_at
+from abw.core.data.instances import Instances
 from abw.core.exec.interface import Executor
 from abw.core.exec.registry import get_executor, settings
 from abw.core.exec.trained import Trained, load_weights, make_params
@@ -26,6 +28,7 @@ from abw.core.policy.rules.depth import Depth
 from abw.core.run.batchsize import LARGEST, SHARE, choose, try_growing, try_sizes
 from abw.core.run.checks import refuse_weights
 from abw.core.run.footprint import require_weights
+from abw.core.run.hoisting import hoist_where_it_pays, hoisted_types, may_hoist
 from abw.core.run.learning import Asked, Learned, chosen_policy, kept_policy, train
 from abw.core.run.minibatches import planned, run_all
 from abw.core.run.observers import COMPARED, Growing, Resident, Timeline, usual_observers
@@ -34,7 +37,7 @@ from abw.core.run.precompile import BOUND, PLAN, Beside, compiling_beside
 from abw.core.run.run import require_targets, shown_data, spare_read, weights_document
 from abw.core.run.shards import Share
 from abw.core.run.streaming import ModelRun, columns_of
-from abw.core.run.workload import Workload, open_model, open_sample, open_seeds
+from abw.core.run.workload import Workload, open_model, open_networks, open_sample, open_seeds
 from abw.core.spec.load import Overrides
 from abw.core.store.grown import open_grown, require_lines
 
@@ -68,12 +71,16 @@ def run(
         require_targets(options)
         clock = (SpanClock if options.trace else Clock)(*ModelRun.phases, "wait", "write", "learn", "compile")
         model = open_model(spec, overrides, skip_bad=options.skip_bad)
+        require_weights(model)
+        if overrides.hoist is None and may_hoist(
+            options.policy, options.granularity, options.executor, options.dedup
+        ):
+            model = hoist_where_it_pays(model, partial(_sample, model, options.skip_bad))
         share = options.cut(model, overrides).share(options.shard) if options.shard else None
         _require_targets(model, options)
         _require_growth(model, options)
-        require_weights(model)
         run = _SpecRun(model, executor, options, clock, progress)
-        run.hoist, run.share, run.pipe = overrides.hoist, share, head
+        run.share, run.pipe = share, head
         run.trained, run.timeline, run.held = load_weights(model), timeline, held
         held.mark("reading")
         run.prepare(prepared)
@@ -86,6 +93,12 @@ def run(
             if model.growth:
                 observers.append(Growing(model.growth, grown))
             return run.run(observers, share, command)
+
+
+def _sample(model: Model, skip_bad: bool) -> tuple[Instances, int]:
+    """The first mini-batch of a model's data, and how many of its instances the model can be run on."""
+    found, used = open_sample(model, open_networks(model, "cell"), model.data.batch, skip_bad=skip_bad)
+    return found.instances, used
 
 
 def _timeline(executor: Executor, options: RunOptions) -> Timeline:
@@ -132,7 +145,6 @@ GROWTH = "rounds driven vertices cut decisions close"
 class _SpecRun(ModelRun):
     """A run of a spec with its complete report."""
 
-    hoist: bool
     trained: Trained | None
     learned: Learned | None
     share: Share | None
@@ -155,7 +167,8 @@ class _SpecRun(ModelRun):
             "layout": options.layout,
             "passes": options.passes,
             "dedup": options.dedup,
-            "hoist": self.hoist,
+            "hoist": bool(hoisted := hoisted_types(model)),
+            "hoisted": list(hoisted),
             "seed": options.seed,
             **weights_document(model, self.trained),
             "threads": options.threads,

@@ -159,7 +159,8 @@ def open_model(spec: Path, overrides: Overrides, *, skip_bad: bool = False) -> M
     if model.weights.file and not overrides.words and (words := words_in(model.weights.file)):
         # a file that `abw train` wrote lists the words of each row
         model = load_model(spec, replace(overrides, words=words), schema_of)
-    return hoist(model) if overrides.hoist else model
+    wanted = overrides.hoist
+    return hoist(model, wanted if isinstance(wanted, tuple) else None) if wanted else model
 
 
 def read_instances(data: DataSpec, limit: int | None, skip: int = 0) -> Instances:

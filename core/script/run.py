@@ -245,6 +245,7 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
             "layout": "planned",
             "passes": [],
             "hoist": False,
+            "hoisted": [],
             "seed": settled.seed,
             **weights_document(library, trained),
             "threads": settled.threads,

@@ -52,7 +52,8 @@ class Overrides:
     """What the command line says instead of the spec.
 
     `hoist`: products of recurrent cells that can be computed beforehand become types of their own (see
-    `abw.core.cell.hoist`). `allow_outside`: the files that the spec names may lie outside its folder.
+    `abw.core.cell.hoist`), of all types or those named; None leaves that to whoever runs the model.
+    `allow_outside`: the files that the spec names may lie outside its folder.
     `head`: what gives the model's data where the spec names none that are there.
     `instances`: what those are made of that the model is opened with instead of its data. `words`: of tables
     by their names the words of each row, of which the first stands for all that are not among them; a table
@@ -65,7 +66,7 @@ class Overrides:
     limit: int | None = None
     batch: int | None = None
     seed: int | None = None
-    hoist: bool = False
+    hoist: bool | tuple[str, ...] | None = None
     weights: Path | None = None
     allow_outside: bool = False
     instances: Schema | None = None

@@ -30,6 +30,7 @@ from abw.core.ir.network import Granularity
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
 from abw.core.run.dedup import DedupMode
+from abw.core.run.hoisting import hoisted_types
 from abw.core.run.learning import Choice, named_policy
 from abw.core.run.minibatches import history_again
 from abw.core.run.trace import load_times
@@ -170,6 +171,7 @@ def explain_spec(
         memory=memory,
         growth=growth,
         random_weights=grows_at_random(model),
+        hoisted=list(hoisted_types(model)),
     )
 
 
@@ -213,13 +215,14 @@ def explain_run(run: StoredRun, number: int = 0, policy: str | None = None) -> d
         growth=found and _growth(found, dag, found.node_round, scheduled.first, None),
         random_weights=found is not None and found.by_scores and not report.get("weights"),
         decides=bool((report.get("program") or {}).get("rounds")),
+        hoisted=report.get("hoisted") or [],
     )
 
 
 def _document(head: dict[str, Any], found: Scheduled, **known: object) -> dict[str, Any]:
     """The document of `abw explain --json`, with what is `known` beside the schedule."""
     rest = dict.fromkeys(("passes", "memory", "time", "growth"))
-    flags = {"random_weights": False, "decides": False}
+    flags = {"random_weights": False, "decides": False, "hoisted": []}
     return {"schema_version": 1, **head, **explanation(found), **rest, **flags, **known}
 
 

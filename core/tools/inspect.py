@@ -24,6 +24,7 @@ from abw.core.graph.bind import only
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.construct import construct
 from abw.core.graph.graph import Graph
+from abw.core.graph.leaves import leaf_types
 from abw.core.ir.growth import Decision
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, Network
@@ -35,6 +36,7 @@ from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy
 from abw.core.run.dedup import DedupMode
 from abw.core.run.footprint import Footprint, footprint, forecast, grown_footprint, numbers_of
+from abw.core.run.hoisting import hoist_where_it_pays, hoisted_types, may_hoist
 from abw.core.run.learning import Asked, kept_policy, launch_seconds
 from abw.core.run.minibatches import TOGETHER
 from abw.core.run.parallel import should_parallelise
@@ -78,6 +80,8 @@ def inspect(
     """Check a spec and build all graphs of its data; returns the document of `abw check --json`.
 
     `distinct`: nodes without those that equal others of their mini-batch, as far as `dedup` looks for them.
+    `hoisted`: the types whose products `abw run` hoists by itself; `kept_leaves`: how many outputs of which
+    types stay from one mini-batch to the next.
     `memory_bytes`: what the mini-batch with most nodes takes in `abw run`, batched by the policy named, or
     the one that an earlier run has chosen for mini-batches of this size, else by the rule critical;
     `process_bytes`: what its whole process takes with that (`Forecast`) and weights of the `precision`, and
@@ -88,8 +92,11 @@ def inspect(
     """
     model = open_model(spec, overrides)
     trained = load_weights(model)
-    networks = open_networks(model, granularity, dedup=dedup)
-    workload = open_workload(model, read_instances(model.data, model.data.limit), networks)
+    instances = read_instances(model.data, model.data.limit)
+    if may_hoist(policy or CHOSEN, granularity, "cpu", dedup):
+        model = hoist_where_it_pays(model, lambda: (instances, min(len(instances), model.data.batch)))
+    networks = open_networks(model, granularity, dedup=dedup, leaves=True)
+    workload = open_workload(model, instances, networks)
     asked = Asked(policy or CHOSEN, batch=model.data.batch, launch=launch_seconds(workload.network, "cpu"))
     kept = kept_policy(networks, asked)
     named = kept.policy if kept else get_policy(asked.name) if policy else Critical()
@@ -110,6 +117,10 @@ def inspect(
         "mini_batches": len(found.depths),
         "nodes": nodes,
         "distinct": int(found.distinct.sum()),
+        "hoisted": list(hoisted_types(model)),
+        "kept_leaves": {
+            workload.network.types[t].name: rows for t, rows in leaf_types(workload.network).rows.items()
+        },
         "lower_bound": int(sum(int(d.sum()) for d in found.depths)),
         "policy": policy,
         "batches": found.batches if policy else None,

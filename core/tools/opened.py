@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from abw.core.base.progress import Progress, Quiet
+from abw.core.data.instances import Instances
 from abw.core.graph.graph import Graph
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity
 from abw.core.policy.schedule import Schedule
 from abw.core.run.dedup import DedupMode
+from abw.core.run.hoisting import hoist_where_it_pays, may_hoist
 from abw.core.run.learning import Asked, Choice, Learned, chosen_policy, kept_policy, launch_seconds
-from abw.core.run.workload import Workload, load_workload, open_model
+from abw.core.run.workload import Workload, load_workload, open_model, read_instances
 from abw.core.spec.load import Overrides
 from abw.core.store.runs import in_range
 
@@ -47,6 +49,8 @@ def open_batch(
     A policy that must be learned is found, or learned now. Errors: SpecError, DataError, AbwError.
     """
     model, seed = open_model(spec, overrides), overrides.seed or 0
+    if may_hoist(policy, granularity, "cpu", dedup):
+        model = hoist_where_it_pays(model, lambda: _first_instances(model))
     workload = load_workload(model, granularity, dedup=dedup, seed=seed)
     windows = list(workload.windows())
     asked = Asked(policy, encoding, seed, model.data.batch, launch_seconds(workload.network, "cpu"))
@@ -55,6 +59,11 @@ def open_batch(
     first, last = windows[in_range(number, len(windows))]
     graph = workload.graph(first, last)
     return OpenedBatch(model, workload, len(windows), first, last, graph, chosen.schedule(graph.dag), learned)
+
+
+def _first_instances(model: Model) -> tuple[Instances, int]:
+    found = read_instances(model.data, model.data.batch)
+    return found, len(found)
 
 
 def report_head(model: Model) -> dict[str, Any]:

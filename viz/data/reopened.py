@@ -75,7 +75,7 @@ def model_of_run(run: StoredRun, allow_outside: bool = False) -> Model:
         limit=min(report["instances"], run.kept * report["batch"]),
         batch=report["batch"],
         seed=report.get("seed") or None,
-        hoist=report.get("hoist", False),
+        hoist=tuple(report.get("hoisted") or ()) or report.get("hoist", False),
         weights=Path(weights["path"]) if weights else None,
         allow_outside=allow_outside,
     )
