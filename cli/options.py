@@ -49,6 +49,11 @@ def found_or_program(spec: Path | None) -> Path | None:
     return spec if is_program(spec) else found(spec)
 
 
+def found_or_programs(specs: list[Path]) -> list[Path]:
+    """The same of several."""
+    return [path for spec in specs if (path := found_or_program(spec)) is not None]
+
+
 def trained(weights: Path | None) -> Path | None:
     """The path of a file of weights, or of the best weights of a training that is named (t1)."""
     if weights is None:
@@ -82,6 +87,15 @@ SpecOrProgram = Annotated[
         "The model's YAML file, the name of a shipped one, or program.py:function (docs/programs.md).",
         found_or_program,
         completion.specs_and_programs,
+    ),
+]
+SpecsOrPrograms = Annotated[
+    list[Path],
+    _spec(
+        "YAML files, names of shipped models, or program.py:function (docs/programs.md).",
+        found_or_programs,
+        completion.specs_and_programs,
+        metavar="SPEC...",
     ),
 ]
 SpecOrNone = Annotated[

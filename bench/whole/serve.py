@@ -28,10 +28,10 @@ from abw.core.base.errors import AbwError, install
 START = """
 import sys
 from abw.core.serve.server import serve
-from abw.core.serve.settings import Limits, Loading
+from abw.core.serve.settings import Limits, Loading, Serving
 spec, data, hidden, batch = sys.argv[1:]
 loading = Loading(spec, data=data, dims={"hidden": int(hidden)}, threads=1)
-serve(loading, Limits(batch=int(batch), timeout=60.0), "127.0.0.1", 0)
+serve(Serving((loading,)), Limits(batch=int(batch), timeout=60.0))
 """
 # How many requests an engine gets at once.
 ENGINES = {"batched across requests": 64, "one at a time": 1}
@@ -53,7 +53,7 @@ def serve(
     Each request is a tree of the data, sent when the one before on its connection is answered; medians of
     interleaved runs. Needs the extra `serve` and Linux's /proc.
     """
-    for package in ("uvicorn", "uvloop", "prometheus_client"):
+    for package in ("httptools", "uvloop"):
         if find_spec(package) is None:
             raise AbwError(f"a server needs {package}", hint=install("serve"))
     trees, spec = data / "trees" / "train.txt", specs / "treelstm.yaml"

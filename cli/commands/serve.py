@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from abw.cli import options, programs
 from abw.cli.console import print_json
-from abw.cli.groups import group, option, without
+from abw.cli.groups import flag, group, option, without
+
+if TYPE_CHECKING:
+    from abw.core.serve.settings import Loading
 
 
 @group
@@ -24,7 +28,13 @@ class Engine:
     )
     precision: options.PrecisionName | None = options.PRECISION
     dedup: options.DedupName | None = options.DEDUP
-    threads: int | None = option("Number of the engine's threads.", "N", least=1, shown="all but one")
+    threads: int | None = option(
+        "Number of each engine's threads.", "N", least=1, shown="all cores but one, divided by --engines"
+    )
+    engines: int = option(
+        "Processes that run a model's requests, each with threads of its own.", "N", default=1, least=1
+    )
+    spare: bool = flag("Keep one more engine ready to replace one that dies.")
 
 
 @group
@@ -33,7 +43,10 @@ class Server:
 
     host: str = option("Address to listen on.", "ADDRESS", default="127.0.0.1")
     port: int = option("Port to listen on; 0: any free port.", default=8000, least=0, most=65535)
-    name: str | None = option("The model's name in /v2/models/NAME.", shown="spec's")
+    uds: Path | None = option("Listen on this Unix socket instead.", "FILE")
+    name: list[str] | None = option(
+        "The model's name in addresses; of several models in their order.", shown="spec's"
+    )
     max_batch: int = option("Instances in a mini-batch.", "N", default=64, least=1)
     max_nodes: int = option(
         "Vertices (in programs nodes) in a mini-batch; larger instances run alone.",
@@ -53,46 +66,30 @@ class Server:
 
 
 def serve(
-    spec: options.SpecOrProgram,
+    specs: options.SpecsOrPrograms,
     changes: Annotated[options.Changes, without("limit", "batch")],
     engine: Engine,
     server: Server,
     output: options.Output,
 ) -> None:
-    """Serve a model over HTTP, batched across requests (docs/serving.md). Needs the extra `serve`.
+    """Serve models over HTTP, batched across requests (docs/serving.md). Needs the extra `serve`.
 
-    With program.py:function the engine runs the file's code, and the function once for each instance.
+    With program.py:function an engine runs the file's code, and the function once for each instance.
     """
-    overrides = changes.overrides()
-    from abw.core.base.cores import usable_cores
     from abw.core.run.batchsize import parse_bytes
-    from abw.core.script.items import format_of
-    from abw.core.serve.settings import Limits, Loading
+    from abw.core.serve.settings import Limits, Serving
 
-    executor, data = engine.executor, changes.data
-    program = options.is_program(spec)
-    format, policy = None, engine.policy
-    if program:
-        programs.refuse_options(engine)
-        policy = programs.policy_of(engine.policy)
-        format = engine.format or (format_of(data, None) if data else "json")
-    else:
+    if engine.format and not any(map(options.is_program, specs)):
         programs.refuse_format(engine.format)
-    own = engine.threads or (max(1, usable_cores() - 1) if executor in (None, "cpu") else None)
-    loading = Loading(
-        str(spec),
-        format=format,
-        weights=str(changes.weights) if changes.weights else None,
-        data=str(data) if data else None,
-        dims=overrides.dims,
-        policy=policy,
-        executor=executor,
-        precision=engine.precision,
-        dedup=engine.dedup,
-        threads=own,
-        seed=changes.seed,
-        allow_outside=changes.allow_outside,
-    )
+    if len(specs) > 1:
+        for option, given in (("--weights", changes.weights), ("--data", changes.data)):
+            if given:
+                said = f"one of {len(specs)} models has it: each spec names its own"
+                raise typer.BadParameter(said, param_hint=option)
+    names = tuple(server.name or ())
+    if names and len(names) != len(specs):
+        said = f"{len(names)} names of {len(specs)} models"
+        raise typer.BadParameter(said, param_hint="--name")
     limits = Limits(
         batch=server.max_batch,
         nodes=server.max_nodes,
@@ -102,9 +99,47 @@ def serve(
         body=parse_bytes(server.max_body),
         drain=_seconds(server.drain, "--drain"),
     )
-    where = (server.host, server.port, server.name)
-    if not _serve(loading, limits, *where, report=partial(_report, output)):
+    serving = Serving(
+        tuple(_loading(spec, changes, engine) for spec in specs),
+        server.host,
+        server.port,
+        server.uds,
+        names,
+        engine.engines,
+        engine.spare,
+    )
+    if not _serve(serving, limits, partial(_report, output)):
         raise typer.Exit(1)
+
+
+def _loading(spec: Path, changes: options.Changes, engine: Engine) -> Loading:
+    """What an engine of a model loads."""
+    overrides = changes.overrides()
+    from abw.core.base.cores import usable_cores
+    from abw.core.script.items import format_of
+    from abw.core.serve.settings import Loading
+
+    executor, data = engine.executor, changes.data
+    format, policy = None, engine.policy
+    if options.is_program(spec):
+        programs.refuse_options(engine)
+        policy = programs.policy_of(engine.policy)
+        format = engine.format or (format_of(data, None) if data else "json")
+    free = max(1, (usable_cores() - 1) // engine.engines)
+    return Loading(
+        str(spec),
+        format=format,
+        weights=str(changes.weights) if changes.weights else None,
+        data=str(data) if data else None,
+        dims=overrides.dims,
+        policy=policy,
+        executor=executor,
+        precision=engine.precision,
+        dedup=engine.dedup,
+        threads=engine.threads or (free if executor in (None, "cpu") else None),
+        seed=changes.seed,
+        allow_outside=changes.allow_outside,
+    )
 
 
 def _report(output: options.Output, name: str, address: str) -> None:
@@ -112,13 +147,15 @@ def _report(output: options.Output, name: str, address: str) -> None:
     from abw.core.serve.server import tell
 
     if output.as_json and name:
-        print_json({"schema_version": 1, "model": name, "address": address})
+        first, *others = name.split(", ")
+        more = {"models": [first, *others]} if others else {}
+        print_json({"schema_version": 1, "model": first, **more, "address": address})
         sys.stdout.flush()
     elif not (output.as_json or output.quiet):
         tell(name, address)
 
 
-def _serve(*given: object, **more: object) -> bool:
+def _serve(*given: Any) -> bool:  # noqa: ANN401 (as `abw.core.serve.server.serve`)
     """Serve; where the extra is not installed, say so."""
     import os
 
@@ -133,7 +170,7 @@ def _serve(*given: object, **more: object) -> bool:
         if missing == "abw":
             raise
         raise AbwError(f"abw serve needs {missing}", hint=install("serve")) from None
-    return run(*given, **more)  # type: ignore[arg-type]
+    return run(*given)
 
 
 def _seconds(text: str, option: str) -> float:

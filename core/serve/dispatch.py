@@ -1,176 +1,222 @@
-"""The server's side of the engine: starts it, sends it requests, distributes its replies, replaces it."""
+"""A model's queue and engines: sends them the requests that wait, and distributes their replies."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import subprocess
+import math
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+import time
 from typing import Any
 
-from abw.core.base.errors import AbwError
 from abw.core.serve.answers import Reply
-from abw.core.serve.metrics import Metrics
-from abw.core.serve.queue import RequestQueue, Waiting
-from abw.core.serve.requests import BodyError, Request
+from abw.core.serve.fleet import Fleet, Plan
+from abw.core.serve.link import Asked, Link
+from abw.core.serve.metrics import ModelMetrics
+from abw.core.serve.queue import Piece, RequestQueue, Waiting
+from abw.core.serve.requests import BodyError
 from abw.core.serve.settings import Limits, Loading
-from abw.core.serve.wire import packed, receive_async
 
 DIED = "the engine died while it ran this request, and it alone"
-
-# Seconds until an engine that died before it was ready is started again, doubled each time, and the most.
-RESTART = 0.1
-LONGEST = 10.0
 
 # Seconds after which an engine is replaced that runs only requests nobody waits for.
 STUCK = 10.0
 
-
-@dataclass(slots=True, eq=False)
-class Asked:
-    """A request and the future of its reply."""
-
-    request: Request
-    reply: asyncio.Future[Reply]
+# Instances may wait if the engines, by their own seconds an instance, run them in this part of a request's
+# time; the rest is for a machine that is busy. Answers a second would be no measure: they fall with what is
+# let in.
+ADMITTED = 0.4
+# How much the last mini-batch counts in the seconds of an instance.
+NEWEST = 0.2
 
 
 class Dispatcher:
-    """Runs an engine until it is cancelled.
+    """Runs a model's engines until it is cancelled.
 
-    `about`: what the engine reported about its model; None until the first one is ready.
+    `about`: what an engine reported about its model; None until the first one is ready.
     """
 
-    def __init__(self, loading: Loading, limits: Limits, module: str = "") -> None:
-        """`module`: what an engine runs instead of the loading's."""
+    def __init__(
+        self, loading: Loading, limits: Limits, module: str = "", engines: int = 1, spares: int = 0
+    ) -> None:
+        """`engines` get requests, `spares` replace them; `module`: what they run, if not the loading's."""
         self.limits = limits
-        self._module = module or loading.module
         self.queue: RequestQueue[Asked] = RequestQueue(limits.queue)
         self.about: dict[str, Any] | None = None
-        self.ready = False
-        self.engine: subprocess.Popen[bytes] | None = None
-        self.metrics = Metrics(lambda: self.queue.instances, lambda: float(self.ready))
-        self._loading = loading
-        self._running: dict[int, Waiting[Asked]] = {}
-        self._wake = asyncio.Event()
-        self._clock: Callable[[], float] = asyncio.get_running_loop().time
+        self._plan = Plan(loading, limits, module or loading.module, engines, spares)
+        self._fleet = Fleet(self._plan, self)
+        self._retired: list[Fleet] = []
+        self.metrics = ModelMetrics()
+        self._each = 0.0  # seconds that an engine needs for an instance
+        self._fed = False  # whether idle engines will be fed soon
+        self._loader: asyncio.Task[None] | None = None
 
-    def put(self, waiting: Waiting[Asked]) -> None:
-        """Queue a request for the engine. Raises FullError."""
-        self.queue.put(waiting)
-        self._wake.set()
+    @property
+    def ready(self) -> bool:
+        """Whether an engine runs requests."""
+        return bool(self._fleet.serving)
 
     @property
     def busy(self) -> bool:
         """Whether a request waits for an answer."""
-        return bool(self._running) or len(self.queue) > 0
+        links = [link for fleet in self._fleets() for link in fleet.serving]
+        return len(self.queue) > 0 or any(not p.stale for link in links for p in link.running.values())
+
+    @property
+    def soon(self) -> int:
+        """Whole seconds after which a request that is refused now may come again."""
+        wait = self.queue.instances * self._each / max(1, len(self._fleet.serving))
+        return max(1, math.ceil(wait))
 
     async def run(self) -> None:
-        """Run an engine, and another one whenever it dies, until cancelled.
+        """Keep engines running until cancelled.
 
-        Errors: AbwError if the first one reports that it cannot serve the model.
+        Errors: AbwError if they report that they cannot serve the model, and none is left.
         """
-        pause = RESTART
-        while True:
-            try:
-                await self._serve()
-            except (asyncio.IncompleteReadError, ConnectionError):
-                pass  # it died
-            finally:
-                pause = RESTART if self.ready else min(2 * pause, LONGEST)
-                self.ready = False
-                self._end()
-            self.metrics.restarts.inc()
-            self._give_back()
-            if self.about is None and pause > 8 * RESTART:
-                raise AbwError("the engine died again and again before it was ready", hint="see above")
-            await asyncio.sleep(pause)
-
-    async def _serve(self) -> None:
-        """Run one engine. Raises IncompleteReadError or ConnectionError when it ends."""
-        ours, its = socket.socketpair()
-        with its:
-            # -P and this process's path: no file of the user's is imported instead of a module of ours
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-            self.engine = subprocess.Popen(
-                [sys.executable, "-P", "-m", self._module, str(its.fileno())],
-                stdin=subprocess.DEVNULL,
-                env=environment,
-                pass_fds=(its.fileno(),),
-                start_new_session=True,
-            )
-        reader, writer = await asyncio.open_connection(sock=ours)
-        watch = asyncio.create_task(self._watch())
         try:
-            writer.write(packed({"loading": asdict(self._loading), "limits": asdict(self.limits)}))
-            said, _ = await receive_async(reader)
-            if "failed" in said:
-                message, hint, code = said["failed"]
-                raise AbwError(message, hint=hint, exit_code=code)
-            self.about, self.ready = said["ready"], True
             while True:
-                taken = await self._next()
-                self._running = dict(enumerate(taken))
-                writer.write(packed([(n, w.asked.request.document()) for n, w in self._running.items()]))
-                while not await self._answered(reader):
-                    pass
+                fleet = self._fleet
+                await fleet.over()
+                if fleet is self._fleet:
+                    assert fleet.failed is not None
+                    raise fleet.failed
         finally:
-            watch.cancel()
-            writer.close()
+            if self._loader is not None:
+                self._loader.cancel()
+            for fleet in self._fleets():
+                fleet.end()
 
-    async def _watch(self) -> None:
-        """Kill an engine that has run the same requests for `STUCK` seconds if nobody waits for them."""
-        before: dict[int, Waiting[Asked]] = {}
-        while True:
-            await asyncio.sleep(STUCK)
-            same = bool(before) and self._running is before
-            if same and self.engine and all(w.asked.reply.done() for w in before.values()):
-                print("the engine does not end what nobody waits for: it is replaced", file=sys.stderr)
-                self.engine.kill()
-            before = self._running
+    async def load(self) -> None:
+        """Start engines with the files as they are now; they take over when all are ready.
 
-    async def _next(self) -> Sequence[Waiting[Asked]]:
-        """Take the requests that run next; waits until there are some."""
-        while True:
-            if self.limits.wait and 0 < self.queue.instances < self.limits.batch:
-                await asyncio.sleep(self.limits.wait)
-            now = self._clock()
-            if taken := self.queue.take(self.limits.batch, now):
-                self.metrics.batch.observe(sum(w.instances for w in taken))
-                for waiting in taken:
-                    self.metrics.waited.observe(now - waiting.since)
-                return taken
-            self._wake.clear()
-            await self._wake.wait()
+        Errors: AbwError if they cannot be loaded; those before them go on.
+        """
+        while self._loader is not None and not self._loader.done():  # it may have read the files already
+            await asyncio.wait((self._loader,))
+        self._loader = asyncio.create_task(self._load())
+        await asyncio.shield(self._loader)
 
-    async def _answered(self, reader: asyncio.StreamReader) -> bool:
-        """Distribute the replies of a message; returns whether it was the last one of the batch."""
-        said, bodies = await receive_async(reader)
-        at = 0
-        for number, status, size, json_bytes, wrong in said["answers"]:
-            waiting = self._running.pop(number)
-            self.metrics.instances.inc(waiting.instances)
-            self.metrics.wrong.inc(wrong)
-            if not waiting.asked.reply.done():
-                waiting.asked.reply.set_result(Reply(status, bodies[at : at + size], json_bytes))
-            at += size
+    async def _load(self) -> None:
+        new = Fleet(self._plan, self)
+        try:
+            await new.started()
+        except BaseException:
+            new.end()
+            raise
+        before, self._fleet = self._fleet, new
+        self.about = new.about
+        self._retired.append(before)
+        before.retire()
+        self.queue.start_over()  # no answer has parts by different weights
+        self.metrics.loads += 1
+        for link in new.serving:
+            self.opened(link)
+
+    def put(self, waiting: Waiting[Asked]) -> None:
+        """Queue a request for the engines. Raises FullError."""
+        self.queue.put(waiting)
+        if not self._fed and self._fleet.idle:
+            self._fed = True
+            loop = asyncio.get_running_loop()
+            if self.limits.wait and self.queue.instances < self.limits.batch:
+                loop.call_later(self.limits.wait, self._feed_idle)
+            else:
+                loop.call_soon(self._feed_idle)  # with all requests that have arrived
+
+    def tick(self) -> None:
+        """Do what is due from time to time: replace stuck engines, collect those that have ended."""
+        now = time.monotonic()
+        for fleet in self._fleets():
+            fleet.collect()
+            for link in fleet.serving:
+                if link.running and now - link.begun > STUCK and all(p.stale for p in link.running.values()):
+                    print("the engine does not end what nobody waits for: it is replaced", file=sys.stderr)
+                    link.end()
+        for fleet in [fleet for fleet in self._retired if fleet.gone]:
+            self._retired.remove(fleet)
+
+    def measured(self) -> ModelMetrics:
+        """Return the metrics, with what is true now."""
+        metrics = self.metrics
+        metrics.waiting, metrics.ready = self.queue.instances, self.ready
+        metrics.engines = dict(process for fleet in self._fleets() for process in fleet.processes())
+        return metrics
+
+    def hear(self, link: Link, said: Any, bodies: bytes) -> None:  # noqa: ANN401 (what JSON holds)
+        """Distribute the replies of a message; after a mini-batch's last one the engine gets the next."""
+        replied = [(link.running.pop(head[0]), head) for head in said["answers"]]
         if said["done"]:
-            self.metrics.run.observe(said["seconds"])
-        return bool(said["done"])
+            self.metrics.run.add(said["seconds"])
+            self._admit(said["seconds"] / link.instances)
+            self.opened(link)
+        at = 0  # in the bodies
+        for piece, (_, status, size, json_bytes, wrong) in replied:
+            self.metrics.ran += piece.last - piece.first
+            if not piece.stale:
+                self.metrics.wrong += wrong
+                self._settle(piece, Reply(status, bodies[at : at + size], json_bytes))
+            at += size
 
-    def _give_back(self) -> None:
+    def opened(self, link: Link) -> None:
+        """Give an engine that is free its next mini-batch; one whose weights are old ends."""
+        if link in self._fleet.serving:
+            self.about = self.about or self._fleet.about
+            if not self._feed(link):
+                self._fleet.idle.append(link)
+        elif any(link in fleet.serving for fleet in self._retired):
+            link.end()
+
+    def died(self) -> None:
+        """Count an engine that died."""
+        self.metrics.restarts += 1
+
+    def lost(self, link: Link) -> None:
         """Queue the requests of a dead engine to run alone; one that did is the cause, and fails."""
-        running = [w for w in self._running.values() if not w.asked.reply.done()]
-        self._running = {}
+        running = list(dict.fromkeys(p.waiting for p in link.running.values() if not p.stale))
+        link.running = {}
         for waiting in running:
             if len(running) == 1 and waiting.suspect:
-                waiting.asked.reply.set_exception(BodyError(500, DIED))
+                waiting.asked.refuse(BodyError(500, DIED))
             else:
                 self.queue.put_back(waiting)
+        self._feed_idle()
 
-    def _end(self) -> None:
-        if self.engine is not None:
-            self.engine.kill()
-            self.engine.wait()
+    def _fleets(self) -> tuple[Fleet, ...]:
+        return (self._fleet, *self._retired)
+
+    def _feed_idle(self) -> None:
+        self._fed = False
+        idle = self._fleet.idle
+        while idle and self._feed(idle[-1]):
+            idle.pop()
+
+    def _feed(self, link: Link) -> bool:
+        """Send an engine what runs next; returns whether there is something."""
+        now = time.monotonic()
+        pieces = self.queue.take(self.limits.batch, now)
+        if pieces:
+            link.send(pieces, now)
+            self.metrics.batch.add(link.instances)
+            for piece in pieces:
+                if not piece.first:
+                    self.metrics.waited.add(now - piece.waiting.since)
+        return bool(pieces)
+
+    def _admit(self, each: float) -> None:
+        """Note the seconds of an instance, and how many may wait."""
+        self._each = each if not self._each else self._each + NEWEST * (each - self._each)
+        engines = max(1, len(self._fleet.serving))
+        many = ADMITTED * self.limits.timeout * engines / max(self._each, 1e-9)
+        self.queue.room = max(self.limits.batch, int(min(many, self.limits.queue)))
+
+    def _settle(self, piece: Piece[Asked], reply: Reply) -> None:
+        """Note the reply to a piece, and answer the request if that was its last one."""
+        waiting = piece.waiting
+        if piece.last - piece.first < waiting.instances:
+            waiting.parts[piece.first] = piece.last - piece.first, reply
+            if sum(size for size, _ in waiting.parts.values()) < waiting.instances:
+                return
+            replies = [waiting.parts[first][1] for first in sorted(waiting.parts)]
+            status = min((each.status for each in replies), key=lambda status: (status != 200, -status))
+            reply = Reply(status, b"".join(each.body for each in replies))
+        self.metrics.answered += waiting.instances
+        waiting.asked.answer(reply)

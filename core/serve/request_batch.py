@@ -23,7 +23,7 @@ class RequestBatch:
     def __init__(self, requests: Mapping[int, Request], *, json: bool = False) -> None:
         """Parse the instances. `json`: texts are JSON values, too."""
         self._owner = [r for r, request in requests.items() for _ in request.texts]
-        self.number = [i for request in requests.values() for i in range(len(request))]
+        self.number = [request.first + i for request in requests.values() for i in range(len(request))]
         self.line = [line for request in requests.values() for line in request.lines]
         self.errors: dict[int, AbwError] = {}
         self.objects: list[Any] = []
@@ -32,7 +32,7 @@ class RequestBatch:
                 read = request.json or json
                 self.objects.append(parsed(text, len(self.objects), self.errors) if read else text)
         self._found: dict[int, dict[int, Answer]] = {r: {} for r in requests}
-        self._sizes = {r: len(request) for r, request in requests.items()}
+        self._spans = {r: range(q.first, q.first + len(q)) for r, q in requests.items()}
 
     def settle(self, at: int, answer: Answer) -> Iterator[tuple[int, list[Answer]]]:
         """Note the answer of instance `at`; yields its request with all answers if it was the last of them.
@@ -42,8 +42,8 @@ class RequestBatch:
         r, i = self._owner[at], self.number[at]
         own = self._found[r]
         own[i] = replace(answer, name=i) if answer.name == "" else answer
-        if len(own) == self._sizes[r]:
-            yield r, [own[i] for i in range(len(own))]
+        if len(own) == len(self._spans[r]):
+            yield r, [own[i] for i in self._spans[r]]
 
 
 # The answer of an instance, by its number in the batch; None: the next ones may take longer.
@@ -76,7 +76,12 @@ class BatchEngine(ABC):
             if len(requests) == 1:
                 wrong = error if isinstance(error, AbwError) else from_system(error)
                 for number, request in left.items():
-                    yield number, *self._reply(request, [Answer(i, (), wrong) for i in range(len(request))])
+                    yield (
+                        number,
+                        *self._reply(
+                            request, [Answer(request.first + i, (), wrong) for i in range(len(request))]
+                        ),
+                    )
                 return
         for number, request in left.items():
             yield from self.run({number: request})

@@ -29,9 +29,10 @@ class BodyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The instances of a request: texts, of JSON values if `json`.
+    """The instances of a request, or some of them: texts, of JSON values if `json`.
 
-    `lines`: those on which the instances begin; `asked`: see `as_tensors`.
+    `lines`: those on which the instances begin; `asked`: see `as_tensors`; `first`: the number of the first
+    instance in its request.
     """
 
     form: str
@@ -39,14 +40,16 @@ class Request:
     texts: Sequence[str]
     lines: Sequence[int]
     asked: Mapping[str, Any] = field(default_factory=dict)
+    first: int = 0
 
     def __len__(self) -> int:
         """Instances."""
         return len(self.texts)
 
-    def document(self) -> list[Any]:
-        """The arguments of the same request, as they are sent to the engine."""
-        return [self.form, self.json, self.texts, list(self.lines), self.asked]
+    def document(self, first: int = 0, last: int | None = None) -> list[Any]:
+        """The arguments of instances `first` to `last` of the same request, as they are sent to an engine."""
+        some = slice(first, last)
+        return [self.form, self.json, self.texts[some], list(self.lines[some]), self.asked, first]
 
 
 def of_lines(body: bytes, content_type: str, format: str) -> Request:

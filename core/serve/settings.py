@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from abw.core.base.errors import AbwError
@@ -42,6 +43,24 @@ class Loading:
     def module(self) -> str:
         """The module that the engine's process runs."""
         return f"abw.core.serve.{'engine' if self.format is None else 'program'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What a server serves, and where it listens: on `host` and `port`, or on the Unix socket `uds`.
+
+    Each model has `engines` processes, and another one in reserve if `spare`. `names`: the models' in
+    addresses, if not as their specs have them; `module`: what engines run instead of the loading's.
+    """
+
+    models: tuple[Loading, ...]
+    host: str = "127.0.0.1"
+    port: int = 0
+    uds: Path | None = None
+    names: tuple[str, ...] = ()
+    engines: int = 1
+    spare: bool = False
+    module: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -29,11 +29,28 @@ def receive(connection: socket.socket) -> tuple[Any, bytes] | None:
     return None if body is None else (orjson.loads(body[: sizes[0]]), body[sizes[0] :])
 
 
-async def receive_async(reader: asyncio.StreamReader) -> tuple[Any, bytes]:
-    """Receive the next message. Raises IncompleteReadError or ConnectionError if the other end is closed."""
-    sizes = _HEAD.unpack(await reader.readexactly(_HEAD.size))
-    body = await reader.readexactly(sum(sizes))
-    return orjson.loads(body[: sizes[0]]), body[sizes[0] :]
+class Frames:
+    """Messages out of a stream of bytes, of which any number arrive at once."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._wanted = _HEAD.size  # bytes until the next message may be whole
+
+    def add(self, data: bytes) -> Iterator[tuple[Any, bytes]]:
+        """Yield the messages that are whole now."""
+        held = self._held
+        held += data
+        while len(held) >= self._wanted:
+            document, payload = _HEAD.unpack_from(held)
+            end = _HEAD.size + document + payload
+            self._wanted = end
+            if len(held) < end:
+                return
+            middle = _HEAD.size + document
+            message = orjson.loads(held[_HEAD.size : middle]), bytes(held[middle:end])
+            del held[:end]
+            self._wanted = _HEAD.size
+            yield message
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes | None:

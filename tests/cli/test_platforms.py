@@ -21,7 +21,6 @@ FOLDERS = ("cli", "core", "pqtree", "viz", "bench")
 GUARDED = {
     "core/base/cores.py": "asks first whether it is there",
     "core/base/memory.py": "after Windows was asked",
-    "core/serve/alarm.py": "abw serve is refused on Windows",
     "bench/whole/serve.py": "refuses to run where there is no /proc",
 }
 
@@ -51,8 +50,9 @@ def test_no_file_needs_what_only_posix_has(root: Path) -> None:
     )
     named = {path: ast.parse(text) for path, text in texts.items() if names.search(text)}
     found = {path: wrong for path, tree in named.items() if (wrong := list(posix_only(tree)))}
-    served = found.pop("core/serve/server.py")
-    assert served == ["uvloop"]  # imported by `abw serve` alone, which refuses Windows
+    # imported by `abw serve` alone, which refuses Windows
+    served = {name for path in list(found) if path.startswith("core/serve/") for name in found.pop(path)}
+    assert "uvloop" in served
     assert found.keys() <= GUARDED.keys(), found
 
 

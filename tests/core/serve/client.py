@@ -69,9 +69,10 @@ class Server:
         return await self.ask("/v1/predict", text.encode())
 
     async def metric(self, name: str) -> float:
+        """A metric's value; of one with labels that are not given, the sum."""
         text = (await self.ask("/metrics")).body.decode()
-        found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)
-        return float(found[1]) if found else 0.0
+        exact = re.escape(name) + ("" if name.endswith("}") else r"(?:\{.*\})?")
+        return sum(float(value) for value in re.findall(rf"^{exact} (\S+)$", text, re.M))
 
     async def until(self, name: str, least: float) -> None:
         """Until a metric has reached a value."""

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("uvicorn", reason='needs the extra serve: pip install ".[serve]"')
+pytest.importorskip("httptools", reason='needs the extra serve: pip install ".[serve]"')
 pytest.importorskip("uvloop", reason='needs the extra serve: pip install ".[serve]"')
-pytest.importorskip("prometheus_client", reason='needs the extra serve: pip install ".[serve]"')
 
 
 def test_every_engine_answers_all(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

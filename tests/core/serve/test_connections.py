@@ -12,9 +12,8 @@ import pytest
 
 from tests.core.serve.client import Reply, Server, parsed, serving, stopped
 
-pytest.importorskip("uvicorn", reason='needs the extra serve: pip install ".[serve]"')
+pytest.importorskip("httptools", reason='needs the extra serve: pip install ".[serve]"')
 pytest.importorskip("uvloop", reason='needs the extra serve: pip install ".[serve]"')
-pytest.importorskip("prometheus_client", reason='needs the extra serve: pip install ".[serve]"')
 
 TREE = "(3 (2 It) (4 works))"
 ASK = f"POST /v1/predict HTTP/1.1\r\nhost: x\r\ncontent-length: {len(TREE)}\r\n\r\n{TREE}".encode()

@@ -18,9 +18,8 @@ import pytest
 import abw
 from tests.core.serve.client import Reply, Server, serving, stopped
 
-pytest.importorskip("uvicorn", reason='needs the extra serve: pip install ".[serve]"')
+pytest.importorskip("httptools", reason='needs the extra serve: pip install ".[serve]"')
 pytest.importorskip("uvloop", reason='needs the extra serve: pip install ".[serve]"')
-pytest.importorskip("prometheus_client", reason='needs the extra serve: pip install ".[serve]"')
 pytest.importorskip("greenlet", reason='needs the extra programs: pip install ".[programs]"')
 
 CELLS = """

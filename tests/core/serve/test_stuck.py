@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from abw.core.serve import dispatch
 from abw.core.serve.answers import Reply
+from abw.core.serve.link import Asked
 from abw.core.serve.process import main
-from abw.core.serve.requests import LINES, Request
-
-pytest.importorskip("prometheus_client", reason='needs the extra serve: pip install ".[serve]"')
+from abw.core.serve.queue import Waiting
+from abw.core.serve.requests import LINES, BodyError, Request
+from abw.core.serve.settings import Limits, Loading
 
 
 class Stuck:
@@ -29,28 +31,41 @@ class Stuck:
             yield number, Reply(200, b"well"), 0
 
 
-def test_an_engine_that_is_busy_for_nobody_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    from abw.core.serve import dispatch
-    from abw.core.serve.queue import Waiting
-    from abw.core.serve.settings import Limits, Loading
+class Waits:
+    """Whoever asks."""
 
+    def __init__(self, text: str) -> None:
+        self.request = Request(LINES, False, [text], [1])
+        self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+    def answer(self, reply: Reply) -> None:
+        self.reply.set_result(reply)
+
+    def refuse(self, error: BodyError) -> None:
+        self.reply.set_exception(error)
+
+
+def test_an_engine_that_is_busy_for_nobody_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "STUCK", 0.3)
 
     async def serve() -> list[int]:
         dispatcher = dispatch.Dispatcher(Loading("stuck"), Limits(), __name__)
         task = asyncio.create_task(dispatcher.run())
-        loop = asyncio.get_running_loop()
         found = []
         for text, wanted in (("a", True), ("stuck", False), ("b", True)):
-            asked = dispatch.Asked(Request(LINES, False, [text], [1]), loop.create_future())
-            dispatcher.put(Waiting(asked, 1, loop.time() + 60, loop.time()))
+            asked = Waits(text)
+            waiting: Waiting[Asked] = Waiting(asked, 1, time.monotonic() + 60, time.monotonic())
+            dispatcher.put(waiting)
             if wanted:
                 found.append((await asked.reply).status)
                 continue
             while dispatcher.queue:  # until the engine has it
                 await asyncio.sleep(0.01)
-            asked.reply.cancel()  # it is not waited for any more
-        found.append(int(dispatcher.metrics.restarts._value.get()))
+            dispatcher.queue.leave(waiting)  # it is not waited for any more
+            while not dispatcher.metrics.restarts:
+                dispatcher.tick()
+                await asyncio.sleep(0.01)
+        found.append(dispatcher.metrics.restarts)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         return found

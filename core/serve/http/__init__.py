@@ -1,0 +1,1 @@
+"""HTTP: connections of clients, and what stands at each address."""
