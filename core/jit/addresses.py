@@ -78,16 +78,32 @@ def _tables_of(kind: Any) -> Any:  # noqa: ANN401 (numba's)
     @intrinsic
     def table_at(context: Any, address: Any, rows: Any, columns: Any) -> Any:  # noqa: ANN401
         def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ANN401
-            table = make_array(types.Array(kind, 2, "C"))(context, builder)  # type: ignore[no-untyped-call]
-            size = ir.Constant(WORD, getattr(kind, "bitwidth", 8) // 8)
-            data = builder.inttoptr(given[0], table.data.type)
-            strides = [builder.mul(given[2], size), size]
-            populate_array(table, data, list(given[1:]), strides, size, None)  # type: ignore[no-untyped-call]
-            return table._getvalue()
+            return _shaped(context, builder, kind, given[0], given[1:])
 
         return types.Array(kind, 2, "C")(types.int64, types.int64, types.int64), generate
 
     return table_at
+
+
+def _int_cube(context: Any, address: Any, tables: Any, rows: Any, columns: Any) -> Any:  # noqa: ANN401
+    """`int_cube(address, tables, rows, columns)`: an array of 32-bit integers with three axes."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ANN401
+        return _shaped(context, builder, types.int32, given[0], given[1:])
+
+    return types.Array(types.int32, 3, "C")(*[types.int64] * 4), generate
+
+
+def _shaped(context: Any, builder: Any, kind: Any, address: Any, shape: Any) -> Any:  # noqa: ANN401
+    """An array of elements of a kind at an address, the last axis the innermost."""
+    array = make_array(types.Array(kind, len(shape), "C"))(context, builder)  # type: ignore[no-untyped-call]
+    size = ir.Constant(WORD, getattr(kind, "bitwidth", 8) // 8)
+    strides = [size]
+    for length in reversed(shape[1:]):
+        strides.insert(0, builder.mul(strides[0], length))
+    data = builder.inttoptr(address, array.data.type)
+    populate_array(array, data, list(shape), strides, size, None)  # type: ignore[no-untyped-call]
+    return array._getvalue()
 
 
 def _named_arrays_of(kind: Any) -> Any:  # noqa: ANN401 (numba's)
@@ -125,15 +141,12 @@ def int_rows(array: int, length: int) -> Any:  # noqa: ANN401
 
 
 def _array(context: Any, builder: Any, kind: Any, address: Any, length: Any) -> Any:  # noqa: ANN401
-    array = make_array(types.Array(kind, 1, "C"))(context, builder)  # type: ignore[no-untyped-call]
-    size = ir.Constant(WORD, getattr(kind, "bitwidth", 8) // 8)
-    data = builder.inttoptr(address, array.data.type)
-    populate_array(array, data, [length], [size], size, None)  # type: ignore[no-untyped-call]
-    return array._getvalue()
+    return _shaped(context, builder, kind, address, [length])
 
 
 call: Any = intrinsic(_call)
 ask: Any = intrinsic(_ask)
+int_cube: Any = intrinsic(_int_cube)
 address_of: Any = intrinsic(_address_of)
 ints_at, longs_at = _arrays_of(types.int32), _arrays_of(types.int64)
 floats_at, doubles_at = _arrays_of(types.float32), _arrays_of(types.float64)

@@ -28,6 +28,7 @@ from abw.core.jit.splitmix import GOLDEN, mix
 from abw.core.run.onepass import build
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.state import FINE, MORE, full, take
+from abw.core.run.onepass.vocabulary import row_of
 
 # A step is one of these operations, the register that it fills, and up to six arguments.
 WIDTH = 8
@@ -47,10 +48,6 @@ INDEX, COIN, HASHED, WORD, BELOW, FLOWING, PLACED = range(13, 20)
 EQUAL, UNEQUAL, LESS, AT_MOST, MORE_THAN, AT_LEAST = range(6)
 # In place of the number of one of a link's edges: all of them.
 EVERY = 1 << 31
-
-# Of a vocabulary: a table of slots (a power of two), -1 where empty, else a word's number; where each word
-# ends among the bytes of all; their rows.
-SLOTS, SLOT_COUNT, ENDS, BYTES, ROWS, OF_VOCABULARY = range(6)
 
 
 @entry
@@ -321,42 +318,15 @@ def _numbers(words: int, a: int) -> None:
     else:
         begin, end = ints_at(_place(words, first, 0), v), ints_at(_place(words, first, 1), v)
         hash_pieces(text_at(state[at.TEXT], state[at.SIZE]), begin, end, hashes)
-        if do == HASHED:
-            rows = np.uint64(second)
-            for u in range(v):
-                row = np.int32(hashes[u] - hashes[u] // rows * rows)
-                out[u] = row if end[u] > begin[u] else -1
-        else:
-            _look_up(words, a, hashed, place)
-
-
-@fragment
-def _look_up(words: int, a: int, hashed: int, place: int) -> None:
-    """Find words in a vocabulary."""
-    state = longs_at(words, at.WORDS)
-    steps, v = longs_in(state, at.BINDING), state[at.VERTICES]
-    first, unknown = steps[a + 2], steps[a + 4]
-    vocabulary = longs_at(longs_in(state, at.VOCABULARY)[steps[a + 3]], OF_VOCABULARY)
-    slots, ends = ints_at(vocabulary[SLOTS], vocabulary[SLOT_COUNT]), ints_at(vocabulary[ENDS], at.ENDLESS)
-    known, rows = bytes_at(vocabulary[BYTES], at.ENDLESS), ints_at(vocabulary[ROWS], at.ENDLESS)
-    text, mask = bytes_at(state[at.TEXT], state[at.SIZE]), np.uint64(len(slots) - 1)
-    begin, end = ints_at(_place(words, first, 0), v), ints_at(_place(words, first, 1), v)
-    hashes, out = hashes_at(hashed, v), ints_at(place, v)
-    for u in range(v):
-        size, found = end[u] - begin[u], unknown
-        slot = hashes[u] & mask
-        while size > 0 and slots[slot] >= 0:
-            w = slots[slot] + at.ZERO
-            low = ends[w]
-            if ends[w + 1] - low == size:
-                j = 0
-                while j < size and known[low + j] == text[begin[u] + j]:
-                    j += 1
-                if j == size:
-                    found = rows[w] + at.ZERO
-                    break
-            slot = (slot + np.uint64(1)) & mask
-        out[u] = found if size > 0 else -1
+        rows, vocabularies, text = np.uint64(max(second, 1)), longs_in(state, at.VOCABULARY), state[at.TEXT]
+        for u in range(v):
+            if end[u] == begin[u]:
+                out[u] = -1
+            elif do == HASHED:
+                out[u] = np.int32(hashes[u] - hashes[u] // rows * rows)
+            else:
+                word, size = text + begin[u], end[u] - begin[u] + at.ZERO
+                out[u] = row_of(vocabularies[second], word, size, hashes[u], steps[a + 4])
 
 
 @fragment

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.data.intern import hash_pieces
+from abw.core.data.readers.jsonscan import TEXT, WHOLE
 from abw.core.graph.bytecode import Bytecode
-from abw.core.ir.formats import COMMON
+from abw.core.ir.formats import COMMON, own_fields, own_links
 from abw.core.ir.model import Model
 from abw.core.ir.model import Table as Embedding
 from abw.core.ir.network import Network
 from abw.core.ir.schema import Comparison, Derived, Hop
-from abw.core.jit.decorators import njit
 from abw.core.jit.pointers import Table
 from abw.core.run.onepass import bind as op
-from abw.core.run.onepass import read
+from abw.core.run.onepass import jsonlines, read
 from abw.core.run.onepass.state import Stage
+from abw.core.run.onepass.vocabulary import vocabulary_of
 
 _COMPARED: dict[Comparison, int] = {
     "==": op.EQUAL,
@@ -40,6 +40,15 @@ class Format:
     columns: tuple[str, ...]
 
 
+def format_of(model: Model) -> Format | None:
+    """How a model's texts are read."""
+    if model.data.format != "json":
+        return FORMATS.get(model.data.format)
+    schema = model.given
+    numbers = sorted(name for name in own_fields(schema) if not schema.fields[name].size)
+    return Format(jsonlines.json_lines, (*sorted(own_links(schema)), *numbers))
+
+
 FORMATS = {
     "trees": Format(read.trees, ("parent", "right", "label", "word")),
     "pairs": Format(read.pairs, ("word",)),
@@ -54,9 +63,21 @@ class CannotPassError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class JsonNames:
+    """What JSON lines may hold: vocabularies of the names of kinds, fields and links, and what `jsonlines` is
+    told of fields (n, OF_FIELD) and links (n, OF_LINK).
+    """
+
+    names: tuple[Table, ...]
+    fields: NDArray[np.int64]
+    links: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
 class Binding:
     """The `steps` (n, op.WIDTH) of a model's binding, which use so many `registers`; those that the format's
-    reader fills begin at `columns`. `members` (m, 256): which kinds steps mean; `vocabularies` by number.
+    reader fills begin at `columns`. `members` (m, 256): which kinds steps mean; `vocabularies` by number;
+    `json` is what that reader goes by.
     """
 
     steps: NDArray[np.int64]
@@ -64,6 +85,7 @@ class Binding:
     columns: int
     members: NDArray[np.bool_]
     vocabularies: tuple[Table, ...]
+    json: JsonNames | None = None
 
 
 def binding_of(model: Model, network: Network, program: Bytecode, columns: Sequence[str]) -> Binding:
@@ -106,12 +128,35 @@ class _Writer:
         for n, lookup in enumerate(program.lookups, first - len(program.lookups)):
             same.append((n, self._lookup(*lookup)))
         self.steps += [(op.SAME, to, register) for to, register in same]
+        json = self._json() if self.model.data.format == "json" else None
         members = np.zeros((len(self.members), _KINDS), np.bool_)
         for row, kinds in zip(members, self.members, strict=True):
             row[[k for k, kind in enumerate(self.model.schema.kinds) if kind in kinds]] = True
         steps = [(*step, *[0] * (op.WIDTH - len(step))) for step in self.steps]
         table = np.array(steps, np.int64).reshape(-1, op.WIDTH)
-        return Binding(table, self.free, first, members, tuple(self.vocabularies))
+        return Binding(table, self.free, first, members, tuple(self.vocabularies), json)
+
+    def _json(self) -> JsonNames:
+        """What JSON lines may hold."""
+        schema = self.model.given
+        fields, links = sorted(own_fields(schema)), sorted(own_links(schema))
+        own = []
+        for name in fields:
+            item = schema.fields[name]
+            form, flows = (TEXT if item.text else WHOLE), name in self.network.fields
+            number = self.network.fields.index(name) if item.size and flows else -1
+            own.append((form, item.size, self.made.get(name, -1), number, self._mask(item.kinds)))
+        ways = []
+        for name in links:
+            link = schema.links[name]
+            ways.append((int(link.many), self.made[name], self._mask(link.source), self._mask(link.target)))
+        kinds = {kind: number for number, kind in enumerate(schema.kinds) if number}
+        ranks = ({name: number for number, name in enumerate(names)} for names in (fields, links))
+        return JsonNames(
+            tuple(vocabulary_of(names) for names in (kinds, *ranks)),
+            np.array(own, np.int64).reshape(-1, jsonlines.OF_FIELD),
+            np.array(ways, np.int64).reshape(-1, jsonlines.OF_LINK),
+        )
 
     def _step(self, do: int, *arguments: int, to: int | None = None) -> int:
         """Write a step; the register that it fills, by default a new one."""
@@ -209,34 +254,6 @@ class _Writer:
             if self.model.weights.file:
                 raise CannotPassError(f"table '{table.name}' with weights and no vocabulary")
             return self._once((texts, number), op.HASHED, texts, table.rows)
-        self.vocabularies.append(_vocabulary(table.vocab.rows))
+        self.vocabularies.append(vocabulary_of(table.vocab.rows))
         unknown = -1 if table.unknown is None else table.unknown
         return self._once((texts, number), op.WORD, texts, len(self.vocabularies) - 1, unknown)
-
-
-def _vocabulary(rows: Mapping[str, int]) -> Table:
-    """Words as `bind` looks them up: by open addressing, in a table half full at most."""
-    pieces = [word.encode() for word in rows]
-    ends = np.cumsum([0, *map(len, pieces)], dtype=np.int32)
-    known = np.frombuffer(b"".join(pieces) + b"\0", np.uint8)
-    hashes = np.empty(len(pieces), np.uint64)
-    hash_pieces(known, ends[:-1], ends[1:], hashes)
-    slots = np.full(2 << len(pieces).bit_length(), -1, np.int32)
-    fill_slots(hashes, slots)
-    found = Table(np.zeros(op.OF_VOCABULARY, np.int64))
-    found.words[op.SLOT_COUNT] = len(slots)
-    arrays = (op.SLOTS, slots), (op.ENDS, ends), (op.BYTES, known)
-    for word, array in (*arrays, (op.ROWS, np.fromiter(rows.values(), np.int32, len(rows)))):
-        found.point(word, array)
-    return found
-
-
-@njit
-def fill_slots(hashes: NDArray[np.uint64], slots: NDArray[np.int32]) -> None:
-    """Write words' numbers into the slots that their hashes lead to, -1 at first."""
-    mask = np.uint64(len(slots) - 1)
-    for w in range(len(hashes)):
-        slot = hashes[w] & mask
-        while slots[slot] >= 0:
-            slot = (slot + np.uint64(1)) & mask
-        slots[slot] = w

@@ -233,7 +233,7 @@ def _source(words: int, reference: int, t: int, o: int) -> int:
         arena = output_arena[ints_at(state[at.NODE_AT], state[at.NODES])[node], output]
         row = ints_at(state[at.ROW], state[at.NODES] * width)[reference] + at.ZERO
     else:
-        arena = output_arena[t, o]
+        arena = int_table(state[at.SLOT_ARENA], types, state[at.SLOTS])[t, o]  # output o reduces slot o
         begin = ints_in(state, at.CONSTANT_FIRST)
         c = range_of(-1 - reference, begin, ints_in(state, at.CONSTANT_END), at.ZERO)
         before = int_table(state[at.CONSTANT_NOW], state[at.ARENAS], state[at.CONSTANTS])[arena, c]

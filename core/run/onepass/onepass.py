@@ -19,11 +19,12 @@ from abw.core.policy.schedule import Policy
 from abw.core.run.dedup import LEAST_NODES
 from abw.core.run.onepass import bind, build, finish
 from abw.core.run.onepass import state as at
-from abw.core.run.onepass.binding import FORMATS, Binding, CannotPassError, binding_of
+from abw.core.run.onepass.binding import Binding, CannotPassError, binding_of, format_of
 from abw.core.run.onepass.rules import Rule, rule_of
 from abw.core.run.onepass.state import Stage
 from abw.core.run.onepass.workspace import Workspace
 from abw.core.run.workload import Networks
+from abw.core.store.answers import answered
 from abw.core.store.outputs import Output
 from abw.core.store.ragged import Outputs, Ragged
 
@@ -72,7 +73,7 @@ class Pass:
     ) -> None:
         """Compile the stages, or find them on disk: some 10 s once on a machine."""
         self._space = Workspace(model, networks, executor, walking, rule.arrays, rule.numbers)
-        self._outputs, self._format = outputs, model.data.format
+        self._outputs, self._format, self._answers = outputs, model.data.format, model.answers
         self._equal = networks.equal
         stages = (build.construct, *rule.stages, finish.plan, finish.walk, finish.results)
         self._bound = self._space.stages(stages)
@@ -82,7 +83,8 @@ class Pass:
         except CannotPassError as error:
             self.untexted = str(error)
         else:
-            self._space.read(binding, {at.TAGGED: model.data.format == "tags"})
+            kinds = len(model.schema.kinds)
+            self._space.read(binding, {at.TAGGED: model.data.format == "tags", at.KINDS: kinds})
             self._texted = self._space.stages((reader, bind.bind, *stages))
 
     def objects(self, instances: Sequence[object]) -> Outputs | None:
@@ -100,13 +102,12 @@ class Pass:
     def _given(self, stages: Table, text: NDArray[np.uint8], count: int) -> Outputs | None:
         if self._run(stages, text, 0, count) != at.FINE:
             return None
-        found = self._space.columns()
-        return Outputs(
-            {
-                output.name: Ragged(*column, output.words)
-                for output, column in zip(self._outputs, found, strict=True)
-            }
-        )
+        found = {}
+        for output, (values, offsets, vertex) in zip(self._outputs, self._space.columns(), strict=True):
+            answer = self._answers.get(output.name, AS_IT_IS)
+            given, shares = answered(values, answer) if answer != AS_IT_IS else (values, None)
+            found[output.name] = Ragged(given, offsets, vertex, output.words, shares)
+        return Outputs(found)
 
     def _run(self, stages: Table, text: NDArray[np.uint8] | None, first: int, last: int) -> int:
         """Run a pass. Mini-batches in which equal nodes are to be looked for are left to the ordinary way."""
@@ -121,14 +122,14 @@ class Pass:
 def _binding(model: Model, networks: Networks) -> tuple[Stage, Binding]:
     """What reads a model's texts, and the steps that bind it to them. Errors: CannotPassError."""
     data = model.data
-    if data.format not in FORMATS:
+    read = format_of(model)
+    if read is None:
         raise CannotPassError(f"the format {data.format}")
-    for there, what in ((data.tokens, "tokens"), (data.frequency, "frequency")):
+    for there, what in ((data.tokens, "tokens"), (data.frequency, "frequency"), (data.beside, "beside")):
         if there:
             raise CannotPassError(f"the data's `{what}`")
-    if any(answer != AS_IT_IS for answer in model.answers.values()):
-        raise CannotPassError("outputs that are labels or probabilities")
-    read = FORMATS[data.format]
+    if any(answer.fields for answer in model.answers.values()):
+        raise CannotPassError("outputs with fields of the vertices")
     return read.stage, binding_of(model, networks.cells, networks.program, read.columns)
 
 

@@ -20,7 +20,7 @@ _NEWLINE, _OPEN, _BLANK, _PARTING, _MARK = 10, 40, 32, 1, 0xEF
 
 
 @fragment
-def _lines(words: int) -> bool:
+def in_lines(words: int) -> bool:
     """Whether the text has as many lines as instances, and none with a mark of the byte order."""
     state = longs_at(words, at.WORDS)
     text, lines, marks = bytes_at(state[at.TEXT], state[at.SIZE]), 1, 0
@@ -76,7 +76,7 @@ def trees(words: int) -> int:
     most = count + 1
     for i in range(len(text)):
         most += text[i] == _OPEN
-    if not _lines(words):
+    if not in_lines(words):
         return WRONG
     if not _room(words, most, 6):
         return MORE
@@ -98,7 +98,7 @@ def pairs(words: int) -> int:
     most = count + 3
     for i in range(len(text)):
         most += text[i] <= _BLANK
-    if not _lines(words):
+    if not in_lines(words):
         return WRONG
     if not _room(words, most, 3):
         return MORE
@@ -117,7 +117,7 @@ def sentences(words: int) -> int:
     most = 2 + count
     for i in range(len(text)):
         most += text[i] <= _BLANK
-    if not _lines(words):
+    if not in_lines(words):
         return WRONG
     fits = _room(words, most, 4)
     found = take(words, 3 * most, 4)

@@ -23,7 +23,7 @@ Stage = Callable[[int], int]
 # else that the pass does not know.
 FINE, MORE, ROWS, WRONG, APART, OTHER = range(6)
 
-_NUMBERS = 54
+_NUMBERS = 55
 # Words that are numbers.
 #
 # - The block: its address, its bytes, how many of them are taken, or would be (`NEXT`).
@@ -33,7 +33,8 @@ _NUMBERS = 54
 #   space; the first steps, that find what stands for reductions, where these may stand for each other (else
 #   0); the arenas and constants; the most reduced slots of a type, floats of values, arithmetic; nodes from
 #   which on equal ones are looked for, and how many mini-batches are still left out of that (`PAUSE`).
-# - Of the format: the first register that its reader fills; whether sentences are tagged.
+# - Of the format: the first register that its reader fills; whether sentences are tagged;
+#   how many kinds the data has.
 # - Of the policy: an FSM's encoding and phases; whether agenda's averages are static.
 # - Of the executor: the walker, its table and scratch memory.
 # - What was made: addresses of the vertices' kinds, the columns that were read and the lines of instances,
@@ -45,7 +46,7 @@ _NUMBERS = 54
     TEXT, SIZE, COUNT, FIRST, LAST, SEED, NUMBERS,
     TYPES, SLOTS, WIDTH, SHIFT, SPACE_ROWS, ALIASING, ARENAS, CONSTANTS,
     MOST_REDUCED, MOST_FLOATS, MOST_FLOPS, DEDUP_FROM, PAUSE,
-    COLUMNS, TAGGED,
+    COLUMNS, TAGGED, KINDS,
     ENCODING, PHASES, STATIC,
     WALK, TABLE, SCRATCH,
     KIND_AT, COLUMNS_AT, LINES_AT, DATA_AT, VERTICES, NODES, OPERANDS, BATCHES, EDGES,
@@ -53,7 +54,7 @@ _NUMBERS = 54
     SUCC_PTR, SUCC, INDEGREE, LENGTH, ROW, ROWS_NOW, CONSTANT_NOW,
 ) = range(_NUMBERS)  # fmt: skip
 
-_ARRAYS = 43
+_ARRAYS = 48
 # Words that name arrays: the address, and in the next word how many elements there are.
 #
 # - The addresses of the stages.
@@ -61,6 +62,8 @@ _ARRAYS = 43
 #   `OWN_STATE`, `TABLES`; of fields that flow in the steps that read them, as (step, field), and `FIELDS`
 #   (see `build`).
 # - Of binding: steps, registers, the kinds that steps mean, where vocabularies lie (see `bind`).
+# - Of JSON lines: what `jsonscan.parse` is given; where vocabularies of names lie, and what is told of these
+#   (see `jsonlines`).
 # - Of edges: as `edges._consumers` takes them. The types in order, where there is one.
 # - Of arenas: as `plan.fill_plan` takes them.
 # - Of policies: an FSM's table and actions.
@@ -71,6 +74,7 @@ _ARRAYS = 43
     STAGES,
     STEPS, REDUCTIONS, PRODUCERS, OWN_STATE, TABLES, GIVEN, FIELDS,
     BINDING, REGISTERS, MEMBERS, VOCABULARY,
+    JSON_KEYS, JSON_POWERS, JSON_NAMES, JSON_FIELDS, JSON_LINKS,
     EDGE_SLOTS, EDGE_LISTS, EDGE_DISTINCT, ORDER,
     SLOT_ARENA, OUTPUT_ARENA, TYPE_SLOTS, REDUCES, REDUCED, CONSTANT_ROW, CONSTANT_FIRST, CONSTANT_END,
     LIST_FLOPS, PRODUCT_FLOPS, OTHER_FLOPS, LOOSE, HEAD,

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.data.readers.jsonscan import _KEYS
+from abw.core.data.readers.jsontokens import POWERS
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.launch import Walking
 from abw.core.exec.interface import TooLargeError
@@ -142,14 +144,18 @@ class Workspace:
 
     def read(self, binding: Binding, numbers: Mapping[int, int]) -> None:
         """Let passes read texts, and bind the model to them by these steps."""
-        vocabularies = Table(np.zeros(len(binding.vocabularies), np.int64))
-        for number, vocabulary in enumerate(binding.vocabularies):
-            vocabularies.point(number, vocabulary)
+        vocabularies = _tables(binding.vocabularies)
         self.point(at.BINDING, binding.steps)
         self.point(at.REGISTERS, np.zeros(2 * binding.registers, np.int64))
         self.point(at.MEMBERS, binding.members)
         self.point(at.VOCABULARY, vocabularies)
         self.words[at.COLUMNS] = binding.columns
+        if binding.json:
+            self.point(at.JSON_NAMES, _tables(binding.json.names))
+            self.point(at.JSON_FIELDS, binding.json.fields)
+            self.point(at.JSON_LINKS, binding.json.links)
+            self.point(at.JSON_KEYS, _KEYS)
+            self.point(at.JSON_POWERS, POWERS)
         for word, number in numbers.items():
             self.words[word] = number
 
@@ -206,6 +212,14 @@ class Workspace:
         self._block = aligned(-(-size // 4))
         self._table.point(at.BLOCK, self._block)
         self.words[at.ROOM] = 4 * len(self._block)
+
+
+def _tables(tables: Sequence[Table]) -> Table:
+    """Where tables lie."""
+    found = Table(np.zeros(len(tables), np.int64))
+    for number, table in enumerate(tables):
+        found.point(number, table)
+    return found
 
 
 def _outputs(network: Network, lanes: int) -> tuple[Longs, Longs, list[Shape]]:

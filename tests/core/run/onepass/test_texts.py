@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import shutil
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -15,14 +18,17 @@ from abw.core.api import LoadedModel, load
 from abw.core.base.errors import AbwError
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass import workspace
-from abw.core.run.onepass.onepass import Pass, Passes
+from abw.core.run.onepass.onepass import Pass
 from abw.core.store.ragged import Outputs
+from tests.conftest import ROOT
+from tests.core.run.onepass.generated import compare, ordinary, same
 
 # Those whose texts the pass reads.
 SPECS = [
-    "attention-nmt", "bilstm", "fig1", "lattice", "lattice-gru", "lstm-nmt", "mvrnn", "set-transformer",
-    "sst", "torch-bilstm", "torch-gru", "torch-lstm", "torch-treelstm", "treegru", "treegru-nary", "treelstm",
-    "treelstm-2type", "treelstm-attend", "treelstm-nary",
+    "attention-nmt", "bidag", "bilstm", "dag", "fig1", "fig10", "gat", "ggnn", "lattice", "lattice-gru",
+    "lstm-nmt", "mvrnn", "ner", "rgcn", "rings", "set-transformer", "sst", "torch-bilstm", "torch-childsum",
+    "torch-gru", "torch-lstm", "torch-treelstm", "tree-transformer", "treegru", "treegru-nary", "treelstm",
+    "treelstm-2type", "treelstm-attend", "treelstm-nary", "uneven",
 ]  # fmt: skip
 POLICIES = ("depth", "phases", "agenda", "agenda-static", "critical", "critical-reversed", "fsm", "auto")
 
@@ -64,23 +70,6 @@ def passed(made: LoadedModel, instances: Sequence[object]) -> Outputs:
     return found
 
 
-def ordinary(made: LoadedModel, instances: Sequence[object]) -> Outputs:
-    """The outputs by the ordinary way."""
-    with patch.object(Passes, "next", lambda *_: None):
-        return made(list(instances))
-
-
-def same(found: Outputs, expected: Outputs) -> None:
-    """Compare all bits."""
-    assert found.keys() == expected.keys()
-    for name, column in expected.items():
-        for field in ("values", "offsets", "vertex"):
-            mine, other = getattr(found[name], field), getattr(column, field)
-            assert (mine.dtype, mine.shape) == (other.dtype, other.shape), (name, field)
-            assert mine.tobytes() == other.tobytes(), (name, field)
-        assert found[name].names == column.names
-
-
 @pytest.mark.parametrize("name", SPECS)
 def test_shipped_models_have_the_same_bits(name: str) -> None:
     made, some = model(name), list(texts(name))
@@ -107,6 +96,25 @@ def test_a_call_takes_the_pass_from_the_second_on() -> None:
     assert made._passes._made is None
     with patch.object(LoadedModel, "columns", side_effect=AssertionError("the ordinary way")):
         same(made(some), first)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_generated_models_have_the_same_bits(tmp_path: Path, seed: int) -> None:
+    """`python -m tests.core.run.onepass.generated` compares many."""
+    compare(random.Random(seed), tmp_path, calls=3)
+
+
+def test_labels_and_the_most_probable_ones_have_the_same_bits(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "specs", tmp_path, dirs_exist_ok=True)
+    text = (tmp_path / "treelstm.yaml").read_text()
+    for form in ("label", "label, top: 3", "probabilities", "label, names: [a, b, c, d, e]"):
+        (tmp_path / "m.yaml").write_text(
+            text.replace("outputs: {classes: output.y}", f"outputs: {{c: {{of: output.y, as: {form}}}}}")
+        )
+        made = load(tmp_path / "m.yaml", dims={"hidden": 8}, threads=1, policy="depth")
+        made._passes.make(made._ready())
+        some = list(texts("treelstm"))
+        same(passed(made, some), ordinary(made, some))
 
 
 word = st.text("ab(é", min_size=1, max_size=9).map(lambda w: w.replace("(", "[")) | st.just("known")
@@ -180,6 +188,17 @@ def test_what_is_not_plain_is_left_to_the_ordinary_way(instances: list[object]) 
         ("attention-nmt", ["a b c"]),
         ("bilstm", ["a|b c"]),
         ("bilstm", ["|b"]),
+        ("rings", ['{"vertices": [{"kind": "atom"}], "links": {"never": [[0, 0]]}}']),
+        ("rings", ['{"vertices": [{"kind": "none", "element": 6, "position": [1, 2, 3]}]}']),
+        ("rings", ['{"vertices": [{"kind": "atom", "element": 6, "position": [1, 2]}]}']),
+        ("rings", ['{"vertices": [{"kind": "atom", "element": 6.5, "position": [1, 2, 3]}]}']),
+        ("rings", ['{"vertices": [{"kind": "atom", "element": "C", "position": [1, 2, 3]}]}']),
+        ("rings", ['{"vertices": [{"kind": "bond", "element": 6, "length": 1}]}']),
+        ("rings", ['{"vertices": [{"kind": "atom", "element": 6, "position": [1, 2, 1e39]}]}']),
+        ("rings", ['{"vertices": [{"kind": "atom", "element": 6, "position": [1, 2, 3]}]', ""]),
+        ("rings", ["[]"]),
+        ("rings", [{"vertices": [{"kind": "atom", "element": 6, "position": np.ones(3)}]}]),
+        ("dag", ['{"id": 12345678901234567890123, "vertices": [{"kind": "node"}]}']),
     ],
 )
 def test_faults_of_other_formats_end_the_pass(name: str, instances: list[object]) -> None:

@@ -1,0 +1,277 @@
+"""The stage that reads JSON lines: `abw.core.data.readers.jsonl`, into the block.
+
+What `scan` there leaves to others, what the model's schema does not have, texts with escapes, and numbers
+that are to be read again end the pass with OTHER.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from abw.core.data.intern import hash_pieces
+from abw.core.data.readers import jsonscan as scanned
+from abw.core.data.readers.jsonscan import TEXT, TOO_LARGE, VECTOR, WHOLE, Room, parse
+from abw.core.data.readers.jsontokens import BACKSLASH
+from abw.core.jit.addresses import (
+    bools_at,
+    bytes_at,
+    bytes_in,
+    doubles_at,
+    doubles_in,
+    floats_at,
+    hashes_at,
+    int_cube,
+    int_table,
+    ints_at,
+    long_table,
+    longs_at,
+    longs_in,
+    text_at,
+)
+from abw.core.jit.decorators import entry, fragment
+from abw.core.run.onepass import build
+from abw.core.run.onepass import state as at
+from abw.core.run.onepass.read import in_lines
+from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, full, take
+from abw.core.run.onepass.vocabulary import row_of
+
+# Of a field: how its values are written; how many numbers they are, 0 for whole ones and texts; the register
+# of these, or the number of a field that flows in (-1: neither is wanted); which kinds have it.
+FORM, SIZE, FIELD_TO, FIELD_OF, OF_KINDS, OF_FIELD = range(6)
+# Of a link: whether it leads to several; its register; from which kinds, to which.
+MANY, LINK_TO, FROM, TO, OF_LINK = range(5)
+# The kinds of names: those of kinds, fields, links. So many kinds there are at most.
+NAMES, KINDS = 3, 256
+# Ids of more digits may not have 64 bits.
+ID_DIGITS = 18
+
+
+@entry
+def json_lines(words: int) -> int:
+    """Registers: those that `JSON_FIELDS` and `JSON_LINKS` name."""
+    state = longs_at(words, at.WORDS)
+    size, count = state[at.SIZE], state[at.COUNT]
+    if not in_lines(words):
+        return WRONG
+    lines, values, numbers = size // 14 + 2, size // 5 + 2, size // 2 + 2
+    links = state[at.JSON_LINKS + 1] // OF_LINK
+    names = max(state[at.JSON_FIELDS + 1] // OF_FIELD, links, state[at.KINDS]) + 1
+    places = (
+        take(words, 2 * lines, 4),
+        take(words, 3 * lines, 4),
+        take(words, size // 10 + 2, 4),
+        take(words, 5 * values, 4),
+        take(words, numbers, 8),
+        take(words, 3 * numbers, 4),
+        take(words, 3 * numbers, 4),
+        take(words, NAMES * names * 2, 4),
+        take(words, 2 * names, 4),
+        take(words, 10, 8),
+    )
+    known = take(words, NAMES * names, 8)
+    state[at.START], state[at.START + 1] = take(words, count + 1, 8), count + 1
+    if full(words):
+        return MORE
+    room = Room(
+        int_table(places[0], 2, lines),
+        int_table(places[1], 3, lines),
+        ints_at(places[2], size // 10 + 2),
+        int_table(places[3], 5, values),
+        doubles_at(places[4], numbers),
+        int_table(places[5], 3, numbers),
+        int_table(places[6], 3, numbers),
+        int_cube(places[7], NAMES, names, 2),
+        int_table(places[8], 2, names),
+        longs_at(places[9], 10),
+    )
+    for i in range(10):
+        room.counts[i] = 0
+    for i in range(names):
+        room.last[0, i] = room.last[1, i] = -1
+    text = text_at(state[at.TEXT], size)
+    keys, powers = bytes_in(state, at.JSON_KEYS), doubles_in(state, at.JSON_POWERS)
+    seen, _ = parse(text, at.ZERO, at.ZERO, count, keys, powers, room)
+    if seen != count or room.counts[scanned._HARD] > 0 or not _named(words, places, known, names):
+        return OTHER
+    number = doubles_at(places[4], room.counts[scanned._NUMBERS])
+    for i in range(len(number)):
+        if abs(number[i]) >= TOO_LARGE:
+            return OTHER
+    position = _vertices(words, places, known)
+    if position == 0:
+        return MORE
+    ends = _fields(words, places, known, names, position)
+    return _links(words, places, known, names, position) if ends == FINE else ends
+
+
+@fragment
+def _named(words: int, places: tuple[int, ...], known: int, names: int) -> bool:
+    """Write the number of each name in the model's schema; False for one that is not there, or odd ids."""
+    state = longs_at(words, at.WORDS)
+    counts, text = longs_at(places[9], 10), text_at(state[at.TEXT], state[at.SIZE])
+    number, offsets = long_table(known, NAMES, names), int_cube(places[7], NAMES, names, 2)
+    place = take(words, 3, 8)
+    if full(words):
+        return True
+    begin, end, hashes = ints_at(place, 1), ints_at(place + 8, 1), hashes_at(place + 16, 1)
+    vocabularies = longs_in(state, at.JSON_NAMES)
+    for which in range(NAMES):
+        for n in range(counts[scanned._KINDS + which]):
+            begin[0], end[0] = offsets[which, n, 0], offsets[which, n, 1]
+            hash_pieces(text, begin, end, hashes)
+            size = end[0] - begin[0] + at.ZERO
+            number[which, n] = row_of(vocabularies[which], state[at.TEXT] + begin[0], size, hashes[0], -1)
+            if number[which, n] < 0:
+                return False
+    ids = int_table(places[1], 3, state[at.SIZE] // 14 + 2)
+    for i in range(state[at.COUNT]):
+        if ids[0, i] == 1 + WHOLE and ids[2, i] - ids[1, i] > ID_DIGITS:
+            return False
+        if ids[0, i] == 1 + TEXT:
+            for j in range(ids[1, i], ids[2, i]):
+                if text[j] == BACKSLASH:
+                    return False
+    return True
+
+
+@fragment
+def _vertices(words: int, places: tuple[int, ...], known: int) -> int:
+    """Where instances begin, and the kind of each vertex.
+
+    Returns where each vertex of the lines has its number among all; 0 without room.
+    """
+    state = longs_at(words, at.WORDS)
+    given, count = longs_at(places[9], 10)[scanned._VERTICES], state[at.COUNT]
+    state[at.VERTICES], state[at.KIND_AT] = given + count, take(words, given + count, 1)
+    found = take(words, given, 4)
+    if full(words):
+        return 0
+    start, lines = longs_in(state, at.START), int_table(places[0], 2, state[at.SIZE] // 14 + 2)
+    kind, own = bytes_at(state[at.KIND_AT], given + count), ints_at(places[2], given)
+    position, number = ints_at(found, given), longs_at(known, at.ENDLESS)
+    for i in range(count):
+        start[i] = lines[1, i] + i
+        kind[start[i]] = 0
+        for v in range(lines[1, i], lines[1, i + 1] if i + 1 < count else given):
+            position[v] = v + i + 1
+            kind[v + i + 1] = number[own[v]]
+    start[count] = given + count
+    return found
+
+
+@fragment
+def _fields(words: int, places: tuple[int, ...], known: int, names: int, position: int) -> int:
+    """Write the values of fields to their registers; OTHER for what the schema does not have."""
+    state = longs_at(words, at.WORDS)
+    counts, v = longs_at(places[9], 10), state[at.VERTICES]
+    values, text = int_table(places[3], 5, state[at.SIZE] // 5 + 2), bytes_at(state[at.TEXT], state[at.SIZE])
+    number, numbers = long_table(known, NAMES, names), doubles_at(places[4], at.ENDLESS)
+    fields, told = longs_in(state, at.JSON_FIELDS), longs_in(state, at.FIELDS)
+    where, kind = ints_at(position, at.ENDLESS), bytes_at(state[at.KIND_AT], v)
+    registers, begin = longs_in(state, at.REGISTERS), state[at.BLOCK]
+    for f in range(0, len(fields), OF_FIELD):
+        to, flows = 2 * fields[f + FIELD_TO], fields[f + FIELD_OF] * build.OF_FIELD
+        if fields[f + FIELD_TO] >= 0:
+            first, second = take(words, v, 4), take(words, v, 4)
+            whole = fields[f + FORM] == WHOLE
+            registers[to], registers[to + 1] = (first - begin) >> 2, -1 if whole else (second - begin) >> 2
+            if full(words):
+                return MORE
+            one, other = ints_at(first, v), ints_at(second, v)
+            for u in range(v):
+                one[u], other[u] = -1 if whole else 0, 0
+        elif flows >= 0:
+            most = counts[scanned._VALUES]
+            told[flows + build.VERTEX] = take(words, most, 4)
+            told[flows + build.ROWS] = take(words, most * fields[f + SIZE], 4)
+            told[flows + build.COUNT], told[flows + build.FLOATS] = 0, fields[f + SIZE]
+            if full(words):
+                return MORE
+    data = ints_at(begin, at.ENDLESS)
+    for m in range(counts[scanned._VALUES]):
+        u, f = where[values[0, m]], number[1, values[1, m]] * OF_FIELD
+        form, low, high = values[2, m], values[3, m], values[4, m]
+        size = fields[f + SIZE]
+        if not bools_at(state[at.MEMBERS] + (fields[f + OF_KINDS] << 8), KINDS)[kind[u]]:
+            return OTHER
+        if size > 0:
+            if form == TEXT or (high - low if form == VECTOR else 1) != size:
+                return OTHER
+            if fields[f + FIELD_OF] >= 0:
+                flows = fields[f + FIELD_OF] * build.OF_FIELD
+                row = told[flows + build.COUNT]
+                told[flows + build.COUNT] = row + 1
+                ints_at(told[flows + build.VERTEX], row + 1)[row] = u
+                place = floats_at(told[flows + build.ROWS] + 4 * row * size, size)
+                for j in range(size):
+                    place[j] = numbers[low + j]
+            continue
+        if form != fields[f + FORM]:
+            return OTHER
+        to = 2 * fields[f + FIELD_TO]
+        if form == TEXT:
+            for j in range(low, high):
+                if text[j] == BACKSLASH:
+                    return OTHER
+            if low == high:
+                return OTHER
+            if to >= 0:
+                data[registers[to] + u], data[registers[to + 1] + u] = low, high
+        elif to >= 0:
+            data[registers[to] + u] = np.int32(numbers[low])
+    return FINE
+
+
+@fragment
+def _links(words: int, places: tuple[int, ...], known: int, names: int, position: int) -> int:
+    """Write the edges of links to their registers; OTHER for what the schema does not have."""
+    state = longs_at(words, at.WORDS)
+    edges, v, size = longs_at(places[9], 10)[scanned._EDGES], state[at.VERTICES], state[at.SIZE]
+    edge, number = int_table(places[6], 3, size // 2 + 2), long_table(known, NAMES, names)
+    start, links, kind = (
+        longs_in(state, at.START),
+        longs_in(state, at.JSON_LINKS),
+        bytes_at(state[at.KIND_AT], v),
+    )
+    where, registers, begin = ints_at(position, at.ENDLESS), longs_in(state, at.REGISTERS), state[at.BLOCK]
+    for e in range(edges):  # from here on an edge is a link's place in `links` and two vertices
+        a, link = edge[1, e], number[2, edge[0, e]] * OF_LINK
+        edge[0, e], edge[2, e] = link, where[edge[2, e]]
+        edge[1, e] = where[a] if a >= 0 else start[-1 - a]
+        if not (
+            bools_at(state[at.MEMBERS] + (links[link + FROM] << 8), KINDS)[kind[edge[1, e]]]
+            and bools_at(state[at.MEMBERS] + (links[link + TO] << 8), KINDS)[kind[edge[2, e]]]
+        ):
+            return OTHER
+    for link in range(0, len(links), OF_LINK):
+        many, to = links[link + MANY] != 0, 2 * links[link + LINK_TO]
+        count = 0
+        for e in range(edges):
+            count += edge[0, e] == link
+        first, second = take(words, v + 2, 4), take(words, count + 1 if many else v, 4)
+        if full(words):
+            return MORE
+        registers[to] = (first - begin) >> 2 if many else -1
+        registers[to + 1] = (second - begin) >> 2
+        end, target = ints_at(first, v + 2), ints_at(second, at.ENDLESS)
+        if not many:
+            for u in range(v):
+                target[u] = -1
+            for e in range(edges if count > 0 else 0):
+                if edge[0, e] == link:
+                    if target[edge[1, e]] >= 0:
+                        return OTHER
+                    target[edge[1, e]] = edge[2, e]
+            continue
+        for u in range(v + 2):
+            end[u] = 0
+        for e in range(edges):
+            end[edge[1, e] + 2] += edge[0, e] == link
+        for u in range(v):
+            end[u + 2] += end[u + 1]
+        for e in range(edges):  # end[u + 1] runs through the room of u, to where the next one's begins
+            if edge[0, e] == link:
+                u = edge[1, e] + 1
+                target[end[u]] = edge[2, e]
+                end[u] += 1
+    return FINE
