@@ -25,9 +25,11 @@ from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Library
 from abw.core.ir.network import Constant, Network
+from abw.core.ir.training import LossKind
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
 from abw.core.policy.user_policy import Validated
+from abw.core.program.lessons import wanted_of
 from abw.core.program.network import constants_of, shapes_of, width_of
 from abw.core.program.recording.inputs import numbers_of, warm
 from abw.core.program.recording.recorder import Callee
@@ -382,6 +384,25 @@ class Net:
         """
         return self._reductions.attend(query, keys, values, heads, scaled)
 
+    def loss(
+        self, value: Value, target: object, kind: LossKind = "cross-entropy", weight: float = 1.0
+    ) -> None:
+        """Say what a value should be: while the program learns its loss is made small, else it is ignored.
+
+        `target`: of "cross-entropy" the number of a class, of which the value has the scores; of "binary"
+        probabilities, of which it has the logits; of "squared" numbers, half the squared distance to which
+        counts. `weight` multiplies the loss. Errors: AbwError for a target that does not fit.
+        """
+        if self._session.wanted is not None:
+            if not isinstance(value, Value) or owner(value) is not self._session:
+                raise TypeError("loss is of a value of this net: net.loss(value, target)")
+            self._session.wanted.append(wanted_of(value, kind, target, weight))
+
+    @property
+    def learns(self) -> bool:
+        """Whether programs run to be trained: then they can follow the data instead of their decisions."""
+        return self._session.wanted is not None
+
     def _brought(self, numbers: object, what: str, shapes: Sequence[Shape]) -> Value:
         if self._session.runner is None:
             self._session.refuse_idle()
@@ -443,8 +464,10 @@ class Net:
         return self.__dict__[callee.name](*given)
 
 
+# Attributes of a net that a cell, table or parameter of the same name hides.
+HIDDEN = (*REDUCTIONS, "loss")
 # Names that a library's cells, tables and parameters cannot have.
-TAKEN = tuple(name for name in dir(Net) if not name.startswith("_") and name not in REDUCTIONS)
+TAKEN = tuple(name for name in dir(Net) if not name.startswith("_") and name not in HIDDEN)
 
 
 def session_of(net: Net) -> Session:

@@ -20,6 +20,7 @@ from abw.core.policy.schedule import Policy, Schedule
 from abw.core.program.engines.engine import Engine
 from abw.core.program.engines.expanded import OpEngine
 from abw.core.program.engines.structures import GraphEngine
+from abw.core.program.lessons import Recorded, Wanted
 from abw.core.program.network import library_network, width_of
 from abw.core.program.recording.asks import Ask
 from abw.core.program.recording.inputs import InputRows
@@ -92,8 +93,10 @@ class Session:
     ) -> None:
         """`weigh`: gives a network's parameters; None: they come from the library's file, or the seed."""
         self.library, self.executor, self.how = library, executor, how
-        self._policy, self._weigh = policy, weigh
+        self._policy, self.weigh = policy, weigh
         self._fibers, self.inputs = Fibers(), InputRows()
+        # the losses that programs say, while they learn
+        self.wanted: list[Wanted] | None = None
         self.runner: Runner | None = None
         self.last: BatchRunner | None = None
         self._outer: Runner | None = None
@@ -148,8 +151,8 @@ class Session:
 
         Errors: SpecError for weights that do not fit.
         """
-        if self._weigh is not None:
-            return self._weigh(cells)
+        if self.weigh is not None:
+            return self.weigh(cells)
         if known is None:
             return make_params(cells, load_weights(self.library), self.how.seed)
         new = init_params(replace(cells, params=cells.params[len(known.values) :], tables=()), self.how.seed)
@@ -221,6 +224,23 @@ class Session:
         finally:
             self.end(done)
         return Ran(ends, runner.rounds, runner.engine)
+
+    def record(self, function: Program, items: Sequence[object], numbers: Sequence[int]) -> Recorded:
+        """Run the programs of some instances that learn: nothing is computed but what they ask for.
+
+        Errors: AbwError.
+        """
+        require_program(function)
+        runner = self.begin(DEFAULT_GRANULARITY)
+        try:
+            self.wanted = []
+            tasks = [runner.begin(function, *each) for each in zip(items, numbers, strict=True)]
+            graph, local = runner.recorded()
+            ends = [task.ended for task in tasks if task.ended is not None]
+            return Recorded(ends, graph, local, runner.base, self.wanted)
+        finally:
+            self.wanted = None
+            self.end(None)
 
     def run_as_they_end(
         self,

@@ -84,13 +84,11 @@ class Engine:
         self.planned = PlannedTape(self.network, self._executor)
         self.tape: Tape | None = None
         self._first: dict[bytes, Planned] = {}
-        self._next, self._kept, self._prepared = self._first, 0, False
+        self._next, self._kept, self._prepared, self._outdated = self._first, 0, False, False
 
     def update(self, params: Params) -> None:
-        """Take other values of the parameters, between runs. Raises ValueError for other shapes."""
-        self.params = params
-        if self._prepared:
-            self._executor.update(params)
+        """Take other values of the parameters, from the next run on."""
+        self.params, self._outdated = params, True
 
     def _executed_network(self, cells: Network) -> Network:
         """The network whose nodes calls of cells become."""
@@ -119,14 +117,17 @@ class Engine:
             self.tape.place(self.planned.type, self.planned.row)
 
     def prepare(self) -> None:
-        """Prepare the executor, if it is not, and compute again what the run has computed before `extend`.
+        """Prepare the executor, or give it the parameters, where that is to be done.
 
-        Errors: AbwError.
+        What the run has computed before `extend` is computed again. Errors: AbwError.
         """
-        if self._prepared:
+        if self._prepared and not self._outdated:
             return
-        self._executor.prepare(self.network, self.params, self._threads)
-        self._prepared = True
+        if self._prepared:
+            self._executor.update(self.params)
+        else:
+            self._executor.prepare(self.network, self.params, self._threads)
+        self._prepared, self._outdated = True, False
         self._start()
         again, self._recorded = self._recorded, []
         self._inputs.rewind()
@@ -149,7 +150,11 @@ class Engine:
             if end == "done":
                 self._append(piece)
                 return
-        self.advance(self._segment(piece, self.recorded))
+        self.advance(self.segment(piece))
+
+    def segment(self, piece: Piece) -> Segment:
+        """The next nodes as arrays. Errors: StaleError, MisreadError."""
+        return self._segment(piece, self.recorded)
 
     def _segment(self, piece: Piece, first: int) -> Segment:
         return segment(piece, self._reads, self.cells.width, self._base, first)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Array
+from abw.core.graph.graph import Graph
 from abw.core.program.engines.engine import Engine
 from abw.core.program.recording.asks import (
     ABOVE,
@@ -25,7 +26,15 @@ from abw.core.program.recording.asks import (
 )
 from abw.core.program.recording.machine import MachineRecorder
 from abw.core.program.recording.machine_code import CLOSED
-from abw.core.program.recording.recorder import OWNER, MisreadError, Recorder, StaleError
+from abw.core.program.recording.recorder import (
+    OWNER,
+    Ints,
+    MisreadError,
+    Piece,
+    Recorder,
+    StaleError,
+    joined,
+)
 from abw.core.program.recording.values import BITS, KINDS
 from abw.core.program.running.fibers import (
     Asked,
@@ -39,6 +48,7 @@ from abw.core.program.running.fibers import (
 )
 from abw.core.program.running.task import GONE, KEEP, Log, Task, crew_of
 
+Made = TypeVar("Made")
 # A program that goes on, with an answer, or an error that is raised where it asked.
 Going = tuple[Task, Answer, BaseException | None]
 
@@ -56,7 +66,7 @@ class BatchRunner:
         """`log` gets all questions and answers."""
         self._recorder, self.engine = recorder, engine
         self._fibers, self._seed, self._log = fibers, seed, log
-        self._base = recorder.next // recorder.step
+        self.base = recorder.next // recorder.step
         self._ready: list[Going] = []
         self._waiting: list[Task] = []
         self._asks: list[Ask] = []
@@ -67,7 +77,7 @@ class BatchRunner:
         self._numbers: list[int] = []
         self.rounds = 0
         fibers.begin()
-        engine.begin(self._base)
+        engine.begin(self.base)
         self._noting: MachineRecorder | None = None
         if isinstance(recorder, MachineRecorder) and log is None and engine.taped:
             self._noting = recorder
@@ -93,13 +103,28 @@ class BatchRunner:
 
     def steps(self) -> Iterator[None]:
         """Run all programs to their ends, with a stop each time that all wait or have ended."""
+        yield from self._decided()
+        self.advance()
+
+    def _decided(self) -> Iterator[None]:
+        """Run all programs to their ends; what nobody asks for is not computed."""
         while self._waiting:
             tasks, found = self._answered()
             self._last = tasks
             if not self._resumed(tasks, found):
                 self._go_on(zip(tasks, found, repeat(None)))
             yield
-        self.advance()
+
+    def recorded(self) -> tuple[Graph, Ints]:
+        """Run all programs to their ends; all that was recorded as a graph, and where each node is in it.
+
+        What nobody has asked for is not computed. Errors: AbwError for values of an earlier run.
+        """
+        for _ in self._decided():
+            pass
+        rest = self._parsed(lambda piece: [self.engine.segment(piece)] if piece.nodes else [])
+        graph, _, local = self.engine.graph(joined([*self.engine.segments, *rest]))
+        return graph, local
 
     def stop(self, why: str) -> None:
         """Raise Stopped in the programs that went on in the last step and wait again; those that wait longer
@@ -196,15 +221,19 @@ class BatchRunner:
     def values(self, handles: Sequence[int]) -> Array:
         """The values of handles, all of one shape. Errors: AbwError for one of an earlier run."""
         references = np.array(handles, np.int64) >> BITS
-        own = references - self._base * self.engine.cells.width
+        own = references - self.base * self.engine.cells.width
         if ((references >= 0) & (own < 0)).any():
             raise AbwError(f"a value of an earlier run was asked for: {GONE}", hint=KEEP)
         return self.engine.values(np.where(references >= 0, own, references))
 
     def advance(self) -> None:
         """Compute what was recorded. Errors: AbwError for values of an earlier run, TooLargeError."""
+        self._parsed(self.engine.compute)
+
+    def _parsed(self, take: Callable[[Piece], Made]) -> Made:
+        """Give what was recorded to a function. Errors: AbwError for values of an earlier run."""
         try:
-            self.engine.compute(self._recorder.take())
+            return take(self._recorder.take())
         except (StaleError, MisreadError) as wrong:
             number, index, slot = wrong.args
             instance, kind = self._numbers[index] if self._numbers else 0, self.engine.cells.types[number]

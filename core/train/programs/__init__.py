@@ -1,0 +1,1 @@
+"""Trains programs: gradients of what they record, and a trainer of nets."""

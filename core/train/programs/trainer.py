@@ -1,0 +1,225 @@
+"""Training of programs from Python: steps on instances, losses that the program says, gradients as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.base.errors import AbwError, did_you_mean
+from abw.core.exec.gradient import Gradient, of_vector
+from abw.core.exec.params import Params, init_params
+from abw.core.exec.values import single
+from abw.core.ir.cell import Shape
+from abw.core.ir.network import Network
+from abw.core.ir.training import OPTIMIZERS, LossKind, Optimizer, OptimizerName
+from abw.core.policy.registry import get_policy
+from abw.core.program.lessons import Recorded, Wanted
+from abw.core.program.net import Net, session_of
+from abw.core.program.running.fibers import Failed, Program
+from abw.core.program.running.results import noted
+from abw.core.train.backward import Half
+from abw.core.train.checkpoint import Position, named, save_checkpoint
+from abw.core.train.learner import Found, NotFiniteError
+from abw.core.train.optimizers import Stepper
+from abw.core.train.programs.gradients import ProgramBackward, output_name
+from abw.core.train.targets import loss_of
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How programs are trained: see `abw.core.ir.training.Training`."""
+
+    optimizer: Optimizer
+    clip: float = 0.0
+    per_value: bool = False
+
+
+class ProgramTrainer:
+    """A net that learns step by step; made by `abw.trainer`. From a step on the net has the new weights.
+
+    `params` are the weights by name, readable and writable; `flat` is one vector of all of them, of which
+    they are views, until the net gets more parameters. Call `changed` after writing.
+    """
+
+    def __init__(
+        self, net: Net, settings: Settings, policy: str = "sufficient", threads: int | None = None
+    ) -> None:
+        """Errors: SpecError for weights that do not fit, AbwError."""
+        self.net, self.settings = net, settings
+        self._session = session = session_of(net)
+        params = session.engine().params.flattened()
+        self.passes = ProgramBackward(params, get_policy(policy), "cpu", threads or session.how.threads)
+        self.stepper = Stepper(settings.optimizer, params, len(params.values))
+        session.weigh = self._weights
+        session.update()
+
+    def _weights(self, network: Network) -> Params:
+        """The parameters of the net, which may have got more: these are drawn from its seed."""
+        before = self.passes.params
+        if len(network.params) > len(before.values):
+            added = replace(network, params=network.params[len(before.values) :], tables=())
+            new = init_params(added, self._session.how.seed).values
+            params = Params((*before.values, *new), before.tables).flattened()
+            self.passes.changed(params)
+            stepper, self.stepper = self.stepper, Stepper(self.settings.optimizer, params, len(params.values))
+            self.stepper.done, values = stepper.done, sum(value.size for value in before.values)
+            tables = sum(table.size for table in before.tables)
+            self.stepper.state[:, :values] = stepper.state[:, :values]
+            self.stepper.state[:, self.flat.size - tables :] = stepper.state[:, values:]
+        return self.passes.params
+
+    @property
+    def params(self) -> Mapping[str, Floats]:
+        """Parameters and tables by name: views, in single precision."""
+        return named(self._session.engine().cells, self.passes.params)
+
+    @property
+    def flat(self) -> Floats:
+        """All of them in one vector: parameters in their order, then tables."""
+        assert self.passes.params.flat is not None
+        return self.passes.params.flat
+
+    def changed(self) -> None:
+        """Use parameters that were written from now on."""
+        self.passes.changed()
+        self._session.update()
+
+    def step(self, function: Program, instances: Sequence[Any]) -> float:
+        """Take a step on some instances; returns the loss before it: the sum, divided by their number.
+
+        With `per_value` it is divided by the number of losses. Errors: what the program raises, and AbwError
+        if it says no loss, or that is not finite.
+        """
+        found = self.found(function, instances, range(len(instances)))
+        self.apply_gradient(found.gradient)
+        return found.loss / self.divisor(found.values, len(instances))
+
+    def gradient(self, function: Program, instances: Sequence[Any]) -> tuple[float, Floats]:
+        """Return the loss of some instances and its gradient as a vector like `flat`."""
+        found = self.found(function, instances, range(len(instances)))
+        loss = found.loss / self.divisor(found.values, len(instances))
+        return loss, single(found.gradient.vector(self.passes.params))
+
+    def apply(self, gradient: Floats, factor: float = 1.0) -> None:
+        """Take a step by a gradient like `flat`; the learning rate is multiplied with `factor`.
+
+        Rows of tables whose gradient is zero stay as they are. Raises ValueError for another length.
+        """
+        if gradient.shape != self.flat.shape:
+            raise ValueError(f"a gradient has the shape {self.flat.shape}, not {gradient.shape}")
+        self.apply_gradient(of_vector(gradient.astype(np.float32), self.passes.params), factor)
+
+    def apply_gradient(self, gradient: Gradient, factor: float = 1.0) -> None:
+        """Clip a gradient, change the parameters."""
+        gradient.clip(self.settings.clip)
+        self.stepper.step(gradient, factor, self.passes.executor.share)
+        self.changed()
+
+    def save(self, path: str | Path) -> None:
+        """Write the weights as a .safetensors. Errors: AbwError."""
+        save_checkpoint(Path(path), self.params, {}, Position(done=self.stepper.done))
+
+    def divisor(self, values: int, instances: int) -> int:
+        """What the sum of losses is divided by, over so many values of so many instances."""
+        return max(1, values if self.settings.per_value else instances)
+
+    def found(self, function: Program, instances: Sequence[Any], numbers: Sequence[int]) -> Found:
+        """The sum of the losses of instances with these numbers, and its gradient, divided as in a step."""
+        recorded, half = self._forward(function, instances, numbers)
+        by_shape = _by_shape(recorded.wanted)
+        total = sum(_loss(half, shape, entries) for shape, entries in by_shape.items())
+        if not np.isfinite(total):
+            raise NotFiniteError
+        factor = np.float32(1 / self.divisor(len(recorded.wanted), len(instances)))
+        for rows in half.gradients.values():
+            rows *= factor
+        return Found(total, len(recorded.wanted), self.passes.backward(half))
+
+    def evaluate(
+        self, function: Program, instances: Sequence[Any], numbers: Sequence[int]
+    ) -> tuple[float, int]:
+        """The sum of the losses of some instances, and how many there are. Errors: as `step`."""
+        recorded, half = self._forward(function, instances, numbers)
+        by_shape = _by_shape(recorded.wanted)
+        return sum(_loss(half, shape, each) for shape, each in by_shape.items()), len(recorded.wanted)
+
+    def _forward(
+        self, function: Program, instances: Sequence[Any], numbers: Sequence[int]
+    ) -> tuple[Recorded, Half]:
+        recorded = self._session.record(function, instances, numbers)
+        for number, end in zip(numbers, recorded.ends, strict=True):
+            if isinstance(end, Failed):
+                raise noted(end.error, function, number)
+        if not recorded.wanted:
+            raise AbwError("no loss was said, so there is nothing to learn", hint="net.loss(value, target)")
+        handles: dict[Shape, list[int]] = {}
+        for each in recorded.wanted:
+            handles.setdefault(each.shape, []).append(each.handle)
+        try:
+            passes = self.passes.planned(recorded, handles)
+        except ValueError as error:
+            raise AbwError(str(error), hint="net.loss(value, target) of what a cell gives") from None
+        return recorded, self.passes.forward(passes)
+
+
+def trainer(
+    net: Net,
+    *,
+    optimizer: OptimizerName = "adam",
+    clip: float = 0.0,
+    per_value: bool = False,
+    policy: str = "sufficient",
+    threads: int | None = None,
+    **numbers: float,
+) -> ProgramTrainer:
+    """Make a trainer of a net, whose programs say what to learn by `net.loss(value, target)`.
+
+    `optimizer` with its `numbers` (rate, decay, momentum, beta1, beta2, epsilon) as in the section `train` of
+    a spec. `clip`: the largest norm of a gradient, 0 for any. A step's loss is divided by its number of
+    instances, with `per_value` by that of losses. Errors: AbwError for what no optimizer has.
+    """
+    if optimizer not in OPTIMIZERS:
+        raise AbwError(
+            f"no optimizer is called '{optimizer}'", hint=did_you_mean(optimizer, list(OPTIMIZERS))
+        )
+    known = OPTIMIZERS[optimizer]
+    for name, number in numbers.items():
+        if name not in known:
+            raise AbwError(f"{optimizer} has no '{name}'", hint=did_you_mean(name, list(known)))
+        if not number >= 0:
+            raise AbwError(f"{name} cannot be {number}", hint="0 or more")
+    made = Optimizer(optimizer, **{**known, **numbers})
+    return ProgramTrainer(net, Settings(made, clip, per_value), policy, threads)
+
+
+def _by_shape(wanted: Sequence[Wanted]) -> dict[Shape, dict[LossKind, list[tuple[int, Wanted]]]]:
+    """Losses by shape, and there by kind, each with its number among those of its shape."""
+    found: dict[Shape, dict[LossKind, list[tuple[int, Wanted]]]] = {}
+    count: dict[Shape, int] = {}
+    for each in wanted:
+        number = count[each.shape] = count.get(each.shape, -1) + 1
+        found.setdefault(each.shape, {}).setdefault(each.kind, []).append((number, each))
+    return found
+
+
+def _loss(half: Half, shape: Shape, by_kind: Mapping[LossKind, Sequence[tuple[int, Wanted]]]) -> float:
+    """The sum of the losses of values of a shape; their gradients are written to the half's."""
+    name, total = output_name(shape), 0.0
+    values, gradients = half.values(name), half.gradients[name]
+    for kind, entries in by_kind.items():
+        at = np.array([number for number, _ in entries])
+        own = np.ascontiguousarray(single(values[at]))
+        gradient = np.empty_like(own)
+        kept = np.int32 if kind == "cross-entropy" else np.float32
+        target = np.array([each.target for _, each in entries], kept)
+        weight = np.array([each.weight for _, each in entries], np.float32)
+        total += loss_of(kind, own, target, weight, gradient)
+        gradients[at] = gradient
+    return total
