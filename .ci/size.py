@@ -30,7 +30,7 @@ BUDGETS = {
     "core/ir": (2_400, 15_600),
     "core/jit": (850, 5_500),
     "core/plan": (1_350, 11_000),
-    "core/policy": (4_200, 30_600),
+    "core/policy": (4_600, 34_200),
     "core/program": (5_500, 35_600),
     "core/run": (6_900, 55_000),
     "core/scale": (900, 7_000),

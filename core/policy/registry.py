@@ -12,6 +12,7 @@ from abw.core.policy.rules.agenda import Agenda
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.rules.depth import Depth
 from abw.core.policy.rules.frugal import Frugal
+from abw.core.policy.rules.linear import Linear
 from abw.core.policy.rules.phases import Phases
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.policy.rules.weight import SHARE, Weight
@@ -46,6 +47,7 @@ _MAKE: dict[str, Callable[..., Policy]] = {
     "share-free": lambda **options: Weight(SHARE, **options),
     "weight": lambda **options: Weight(free=False, **options),
     "weight-free": Weight,
+    "linear": Linear,
     "beam": lambda **options: Search(width=6, core=12, both=False, **options),
     "search": Search,
     "exact": lambda **options: Search(exact=True, **options),
@@ -74,6 +76,7 @@ SUMMARIES: dict[str, str] = {
     "share-free": "as share, but batches that lower the remaining bound or cost go first",
     "weight": "the type with the largest weight of ready nodes times the square of their share",
     "weight-free": "as weight, but batches that lower the remaining bound or cost go first",
+    "linear": "the type with the largest sum of weighed features: ready mass, what joins it next, and others",
     "beam": "a narrow beam search; auto tries it where launches are expensive",
     "search": "a beam search over sequences of types in both directions; shows what is attainable",
     "exact": "a search that widens until its schedule is proven best, or a limit is reached",

@@ -111,6 +111,12 @@ class Asked:
     @property
     def instances(self) -> int:
         """How many instances it is learned from, where there are so many."""
+        practice = min(max(2 * TRAIN_LIMIT, 2 * self.batch), 8 * TRAIN_LIMIT) if self.name == CHOSEN else 0
+        return self.limit or self.judged + practice
+
+    @property
+    def judged(self) -> int:
+        """How many of them are for FSMs and for judging candidates; from the rest weights are learned."""
         held = min(max(8 * TRAIN_LIMIT, 4 * self.batch), 16 * TRAIN_LIMIT) if self.name == CHOSEN else 0
         return self.limit or TRAIN_LIMIT + held
 
@@ -324,24 +330,36 @@ def choose_from(
     """Choose a policy on instances 0 to `used`; `dags(first, last)` is the dag of some of them.
 
     The first ones, TRAIN_LIMIT or half of them, are what an FSM is made from; mini-batches of those behind
-    are what all candidates are judged on. One instance alone has to serve for both. Errors: NoNodesError.
+    are what all candidates are judged on; from those behind `asked.judged`, weights are learned. One instance
+    alone has to serve for all. Errors: NoNodesError.
     """
-    first = min(TRAIN_LIMIT, used // 2)
+    judged = min(used, asked.judged)
+    first = min(TRAIN_LIMIT, judged // 2)
     size, whole = _fitting(dags, 0, max(first, 1), LESSON_NODES)
     halves = [dags(0, size // 2), dags(size // 2, size)] if size > 1 else []
     lessons = [part for part in (whole, *halves) if len(part)]
     held: list[Dag] = []
     last = 0 if first == 0 else first
-    while last < used and sum(map(len, held)) < HELD_NODES:
-        size, dag = _fitting(dags, last, min(asked.batch, used - last), HELD_NODES)
+    while last < judged and sum(map(len, held)) < HELD_NODES:
+        size, dag = _fitting(dags, last, min(asked.batch, judged - last), HELD_NODES)
         if len(dag):  # of other instances nothing can be said
             held.append(dag)
         last += size
     if not (lessons or held):
         raise NoNodesError(used)
+
+    def practice() -> list[Dag]:
+        found, begin = lessons[:1] if judged == used else [], judged
+        while begin < used and sum(map(len, found)) < LESSON_NODES:
+            size, dag = _fitting(dags, begin, min(asked.batch, used - begin), LESSON_NODES)
+            found += [dag] * (len(dag) > 0)
+            begin += size
+        return found or lessons or held
+
     return choose(
         lessons or held[:1],
         held or lessons[:1],
+        practice=practice,
         apart=first > 0 and bool(lessons and held),
         seed=asked.seed,
         launch=asked.launch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,10 +14,13 @@ import numpy as np
 from abw.core.base.errors import AbwError
 from abw.core.graph.dag import Dag
 from abw.core.policy.cost import Cost, cost_of, counting, least_cost
+from abw.core.policy.learned.climb import climb
 from abw.core.policy.learned.fsm import FORMAT, FsmPolicy, require_types
 from abw.core.policy.learned.learner import BEST_OF, MET, TooManyStatesError, learn
 from abw.core.policy.reckoning import Size, seconds_of
-from abw.core.policy.registry import CHOSEN, COSTED, LEARNED, REVERSED, get_policy
+from abw.core.policy.registry import CHOSEN, COSTED, LEARNED, REVERSED, Reversed, get_policy
+from abw.core.policy.reverse import reversed_dag
+from abw.core.policy.rules.linear import Linear
 from abw.core.policy.schedule import Policy, Schedule
 
 # Of the files of chosen policies; those of an FSM have version 1.
@@ -27,14 +30,17 @@ VERSION = 2
 ONE_BATCH = "phases"
 ONE_WAY = ("depth", "agenda")
 # The rules that are tried, `RULES` in both directions; of equally quick ones the earlier one is taken.
-RULES = ("critical", "weight-free", "share-free", "share", "weight", "critical-free", "sufficient")
+RULES = ("critical", "linear", "weight-free", "share-free", "share", "weight", "critical-free", "sufficient")
 
 # All of these; they are tried from the quickest to the slowest.
 SINGLE: tuple[str, ...] = (*ONE_WAY, *RULES, *(f"{rule}{REVERSED}" for rule in RULES))
 
+# The linear rule with weights that are learned: without and with the feature `free`, in both directions.
+_WEIGHED = ("linear-learned", "linear-learned-free")
+WEIGHED: tuple[str, ...] = tuple(f"{name}{way}" for name in _WEIGHED for way in ("", REVERSED))
 BEAMS = ("beam", f"beam{REVERSED}")
 # How many candidates there are at most.
-CANDIDATES = 1 + len(SINGLE) + len(BEST_OF) + 2 + len(BEAMS)
+CANDIDATES = 1 + len(SINGLE) + len(BEST_OF) + len(WEIGHED) + 2 + len(BEAMS)
 # The most states of an FSM that is tried; with eight symbols a state its file stays under 1 MB.
 STATES = 512
 # The most characters of an FSM's file.
@@ -43,8 +49,8 @@ FILE = 900_000
 TRIALS = 1000
 # The most nodes that the trials of one FSM execute: learning it stays below half a second.
 WORK = 2_000_000
-# Learning takes about so many seconds. FSMs are tried where they could save that while so many times the
-# mini-batches are scheduled that they are judged on.
+# Learning takes about so many seconds. FSMs and weights are tried where they could save that while so many
+# times the mini-batches are scheduled that they are judged on.
 LEARNING, PAYBACK = 0.5, 1000
 # So many rules at most are tried together, the least of them taken mini-batch by mini-batch.
 TOGETHER = 3
@@ -101,7 +107,8 @@ class ChosenPolicy:
     """The candidate of `tried` that does best, where a batch takes `launch` seconds besides its rows.
 
     That is the one whose batches and scheduling together take least. `fsm` is the FSM among them that can be
-    taken. With a `cost` the candidates were judged by that, which decides alone; files do not keep it.
+    taken, `linear` the rules with learned weights by their names. With a `cost` the candidates were judged by
+    that, which decides alone; files do not keep it.
     """
 
     types: tuple[str, ...]
@@ -112,6 +119,7 @@ class ChosenPolicy:
     seconds: float
     launch: float = float("inf")
     cost: Cost | None = None
+    linear: Mapping[str, Linear] = field(default_factory=dict)
 
     @property
     def able(self) -> list[Tried]:
@@ -131,7 +139,7 @@ class ChosenPolicy:
         """Whether a policy was not tried that might pay where a batch costs `launch`."""
         tried = {LEARNED if is_fsm(name) else name for t in self.tried for name in t.policies}
         missing, size, least = (
-            {*SINGLE, *BEAMS, LEARNED} - tried,
+            {*SINGLE, *WEIGHED, *BEAMS, LEARNED} - tried,
             self.held.size(len(self.types)),
             self.held.least,
         )
@@ -182,14 +190,15 @@ class ChosenPolicy:
         require_types(self.types, types)
 
     def _has(self, tried: Tried) -> bool:
-        return all(
-            not is_fsm(n) or (self.fsm and n == f"{LEARNED}-{self.fsm.encoding}") for n in tried.policies
-        )
+        fsm = f"{LEARNED}-{self.fsm.encoding}" if self.fsm else None
+        return all(n == fsm if is_fsm(n) else n not in WEIGHED or n in self.linear for n in tried.policies)
 
     def _named(self, name: str) -> Policy:
         if is_fsm(name):
             assert self.fsm is not None
             return self.fsm
+        if name in WEIGHED:
+            return Reversed(self.linear[name]) if name.endswith(REVERSED) else self.linear[name]
         return get_policy(name, **_options(name, self.cost))
 
     def to_json(self, origin: Mapping[str, object] | None = None) -> str:
@@ -203,6 +212,7 @@ class ChosenPolicy:
         fields.append('  "tried": [\n' + ",\n".join(lines) + "\n  ]")
         fsm = "null" if self.fsm is None else self.fsm.to_json().rstrip().replace("\n", "\n  ")
         fields.append(f'  "fsm": {fsm}')
+        fields.append(f'  "linear": {json.dumps({name: rule.named for name, rule in self.linear.items()})}')
         return "{\n" + ",\n".join(fields) + "\n}\n"
 
 
@@ -228,6 +238,7 @@ def choose(
     held: Sequence[Dag],
     *,
     apart: bool = True,
+    practice: Callable[[], Sequence[Dag]] | None = None,
     seed: int = 0,
     launch: float = float("inf"),
     cost: Cost | None = None,
@@ -238,8 +249,9 @@ def choose(
 
     Rules in both directions from the quickest on, before them `ONE_BATCH` where all have an order of types;
     then FSMs learned from `lessons` (a graph and its parts; encodings base, sort, critical, in at most
-    `TRIALS` trials, with at most `STATES` states), the least of several rules, and the beam: each only where
-    it could still be better, that is, if with as few batches as the lower bound, at `launch` seconds a batch,
+    `TRIALS` trials, with at most `STATES` states), linear rules with weights learned on the mini-batches that
+    `practice` gives (else on the first lesson), the least of several rules, and the beam: each only where it
+    could still be better, that is, if with as few batches as the lower bound, at `launch` seconds a batch,
     and its own scheduling it would take less time than what was tried before. With a `cost` that is what is
     minimised, alone. `ready` is told the name of each rule, or `fsm`, before it is first used, which is the
     time to compile it; `progress` the candidates tried and the fewest batches so far. Same arguments, same
@@ -266,13 +278,14 @@ def choose(
             break
         trial.rule(name)
     fsm = trial.learned(lessons, seed) if trial.may_pay(LEARNED) else None
+    linear = trial.weighed(practice or (lambda: lessons[:1]), seed)
     trial.together()
     if trial.may_pay(BEAMS[0]):
         for name in BEAMS:
             trial.rule(name)
     order = sorted(trial.tried, key=lambda t: (t.cost is None, t.cost, t.scheduling))
     seconds = time.perf_counter() - begun - trial.waited
-    return ChosenPolicy(types, summary, tuple(order), fsm, seed, seconds, launch, cost)
+    return ChosenPolicy(types, summary, tuple(order), fsm, seed, seconds, launch, cost, linear)
 
 
 def _may_pay(able: Sequence[Tried], held: Held, launch: float, seconds: float) -> bool:
@@ -286,10 +299,10 @@ def _may_pay(able: Sequence[Tried], held: Held, launch: float, seconds: float) -
 
 
 def _takes(name: str, size: Size, batches: float) -> float:
-    """What a policy takes to make so many batches; of `fsm` with a share of its learning."""
+    """What a policy takes to make so many batches; a learned one with a share of its learning."""
     if name == LEARNED:
         return seconds_of(f"{LEARNED}-sort", size, batches) + LEARNING / PAYBACK
-    return seconds_of(name, size, batches)
+    return seconds_of(name, size, batches) + (LEARNING / PAYBACK if name in WEIGHED else 0.0)
 
 
 def _options(name: str, cost: Cost | None) -> dict[str, Cost]:
@@ -360,6 +373,21 @@ class _Trial:
             found.append(fsm)
         costs = [self._costs[f"{LEARNED}-{fsm.encoding}"].sum() for fsm in found]
         return found[int(np.argmin(costs))] if found else None
+
+    def weighed(self, practice: Callable[[], Sequence[Dag]], seed: int) -> dict[str, Linear]:
+        """Try the linear rule with learned weights, both directions with and without the feature `free`."""
+        found: dict[str, Linear] = {}
+        dags: Sequence[Dag] = ()
+        for name in WEIGHED:
+            if self.may_pay(name):
+                turned, free = name.endswith(REVERSED), "-free" in name
+                self._prepare("critical-free" if free else "linear")
+                dags, begun = dags or practice(), time.perf_counter()
+                lessons = [reversed_dag(dag) for dag in dags] if turned else dags
+                known = [found[name.replace("-free", "")]] if free else []
+                rule = found[name] = climb(lessons, known, free=free, seed=seed, cost=self.cost)
+                self._judge(name, Reversed(rule) if turned else rule, time.perf_counter() - begun)
+        return found
 
     def together(self) -> None:
         """Try rules together: to the best one, always the one that saves most."""

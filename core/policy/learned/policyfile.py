@@ -11,7 +11,7 @@ import numpy as np
 
 from abw.core.base.files import read_json
 from abw.core.policy.learned.choice import VERSION as CHOICE
-from abw.core.policy.learned.choice import ChosenPolicy, Held, Tried, is_fsm
+from abw.core.policy.learned.choice import WEIGHED, ChosenPolicy, Held, Tried, is_fsm
 from abw.core.policy.learned.document import (
     WrongError,
     count,
@@ -25,12 +25,13 @@ from abw.core.policy.learned.document import (
 from abw.core.policy.learned.fsm import VERSION, FsmPolicy, Training
 from abw.core.policy.learned.states import ENCODINGS, Ints, Table, add, find, new_table, symbol_names
 from abw.core.policy.registry import CHOSEN, LEARNED, NAMES
+from abw.core.policy.rules.linear import FEATURES, Linear, weights_of
 
 MOST_PHASES = 1000
 # A policy has at most so many states times types: a table of 800 MB.
 MOST_VALUES = 1 << 26
 # What candidates are called.
-KNOWN = {*NAMES, *(f"{LEARNED}-{encoding}" for encoding in ENCODINGS)} - {LEARNED, CHOSEN}
+KNOWN = {*NAMES, *WEIGHED, *(f"{LEARNED}-{encoding}" for encoding in ENCODINGS)} - {LEARNED, CHOSEN}
 
 
 def read_any(path: Path) -> tuple[FsmPolicy | ChosenPolicy, Mapping[str, Any]]:
@@ -70,10 +71,24 @@ def _chosen(document: dict[str, Any], fsm: FsmPolicy | None) -> ChosenPolicy:
     found = Held(**counts, edges=edges, least=number(held, "least", where, least=0.0), apart=held["apart"])
     tried = tuple(_tried(entry, f"tried[{n}]") for n, entry in enumerate(of(document, "tried", list)))
     seconds = number(document, "seconds", least=0.0)
-    chosen = ChosenPolicy(types, found, tried, fsm, count(document, "seed"), seconds)
+    linear = _linear(of(document, "linear", dict)) if "linear" in document else {}  # earlier files lack it
+    chosen = ChosenPolicy(types, found, tried, fsm, count(document, "seed"), seconds, linear=linear)
     if not any(t.quick for t in chosen.able):
         raise WrongError("tried: there is neither a rule among them nor the FSM that is here")
     return chosen
+
+
+def _linear(found: dict[str, Any]) -> dict[str, Linear]:
+    """The linear rules with learned weights, by their names."""
+    rules = {}
+    for name in found:
+        if name not in WEIGHED:
+            raise WrongError(f"linear: no rule with learned weights is called {said(name)}")
+        weights, where = of(found, name, dict, "linear"), f"linear.{name}"
+        if unknown := weights.keys() - FEATURES.keys():
+            raise WrongError(f"{where}: {said(min(unknown))} is no feature")
+        rules[name] = Linear(weights_of({f: number(weights, f, where) for f in weights}))
+    return rules
 
 
 def _tried(entry: Any, where: str) -> Tried:  # noqa: ANN401 (whatever was read)

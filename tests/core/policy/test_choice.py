@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from abw.core.base.errors import AbwError
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
+from abw.core.policy.check import check_schedule
 from abw.core.policy.cost import Cost, cost_of
 from abw.core.policy.learned import choice
 from abw.core.policy.learned.choice import CANDIDATES, ChosenPolicy, Least, choose, fsm_behind
@@ -37,7 +39,7 @@ def test_no_candidate_is_better_on_what_they_were_judged_on(seed: int, launch: f
     for tried in policy.tried:
         if tried.batches is None or any(n.startswith("fsm") for n in tried.policies):
             continue
-        found = [get_policy(n) for n in tried.policies]
+        found = [policy._named(n) for n in tried.policies]
         least = found[0] if len(found) == 1 else Least(tuple(found))
         assert tried.batches == sum(len(least.schedule(d)) for d in held)
     picked = policy.picked
@@ -128,6 +130,36 @@ def test_the_file_gives_the_same_policy_back() -> None:
     assert again.schedule(dag).nodes.tolist() == policy.schedule(dag).nodes.tolist()
     with pytest.raises(AbwError, match="other types"):
         again.schedule(graphs.fig1())
+
+
+def test_learned_weights_are_kept_and_followed() -> None:
+    held = [hard(seed, letters="abcdefghij") for seed in (20, 21)]
+    lessons = [hard(22, letters="abcdefghij")]
+    policy = choose(lessons, held, practice=lambda: lessons, seed=3)
+    assert set(policy.linear) == set(choice.WEIGHED)
+    again = any_policy_of(json.loads(policy.to_json()))[0]
+    assert isinstance(again, ChosenPolicy)
+    assert again.to_json() == policy.to_json()
+    dag = hard(23, letters="abcdefghij")
+    for name in choice.WEIGHED:
+        (tried,) = (t for t in policy.tried if t.name == name)
+        alone = replace(again, tried=(tried,))
+        assert sum(len(alone.schedule(d)) for d in held) == tried.batches
+        check_schedule(dag, alone.schedule(dag))
+    again = choose(lessons, held, practice=lambda: lessons, seed=3)
+    assert [t.batches for t in again.tried] == [t.batches for t in policy.tried]
+
+
+def test_files_of_earlier_versions_are_read() -> None:
+    policy = choose([hard(9)], [hard(10)])
+    document = json.loads(policy.to_json())
+    del document["linear"], document["held_out"]["edges"]
+    document["tried"] = [t for t in document["tried"] if not any("linear" in n for n in t["policies"])]
+    earlier = any_policy_of(document)[0]
+    assert isinstance(earlier, ChosenPolicy)
+    assert not earlier.linear
+    assert earlier.open  # linear rules were not tried
+    check_schedule(hard(9), earlier.schedule(hard(9)))
 
 
 def test_an_fsm_that_was_picked_is_followed() -> None:

@@ -95,11 +95,14 @@ def test_errors_name_the_file(tmp_path: Path, content: bytes, message: str) -> N
 
 
 def _learned() -> dict[str, Any]:
-    """A chosen policy with an FSM among the candidates."""
+    """A chosen policy with an FSM and a linear rule with learned weights among the candidates."""
     fsm = json.loads(learn(DAG, encoding="sort", trials=30).to_json())
     entry = {"scheduling": 0.0, "learning": 0.1, "states": 3, "batches": 1, "cost": 1.0}
     first = {"policies": ["fsm-sort"], **entry, "refused": None}
-    return {**copy.deepcopy(CHOSEN), "tried": [first, *CHOSEN["tried"]], "fsm": fsm}
+    second = {**first, "policies": ["linear-learned-reversed"], "states": None}
+    linear = {"linear-learned-reversed": {"mass": 0.5, "next_share": 2.0}}
+    tried = [first, second, *CHOSEN["tried"]]
+    return {**copy.deepcopy(CHOSEN), "tried": tried, "fsm": fsm, "linear": linear}
 
 
 @pytest.mark.parametrize(
@@ -144,6 +147,20 @@ def _learned() -> dict[str, Any]:
         (
             lambda d: d["tried"][0].pop("scheduling"),
             r"tried\[0\].scheduling must be a finite number, not None",
+        ),
+        (lambda d: d.update(linear=3), "linear must be an object, not 3"),
+        (lambda d: d.update(linear={"x": {}}), "linear: no rule with learned weights is called 'x'"),
+        (
+            lambda d: d["linear"].update({"linear-learned": 3}),
+            "linear.linear-learned must be an object, not 3",
+        ),
+        (
+            lambda d: d["linear"].update({"linear-learned": {"weight": 1}}),
+            "linear.linear-learned: 'weight' is no feature",
+        ),
+        (
+            lambda d: d["linear"].update({"linear-learned": {"mass": math.inf}}),
+            "linear.linear-learned.mass must be a finite number, not inf",
         ),
         (lambda d: d["tried"][0].update(more=1), r"tried\[0\]: 'more' has no meaning"),
     ],
