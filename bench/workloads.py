@@ -25,6 +25,7 @@ from abw.core.plan.plan import Plan, plan
 from abw.core.policy.registry import CHOSEN, LEARNED, get_policy
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.policy.schedule import Policy
+from abw.core.run.dedup import DedupMode
 from abw.core.run.learning import Asked, choose_from, launch_seconds, train
 from abw.core.run.minibatches import MiniBatch, planned
 from abw.core.run.options import PRESETS, Preset
@@ -149,9 +150,19 @@ class Ready:
         return planned(workload, self.policy, self.executor, first, last, clock)
 
 
-def ready(model: Model, how: Preset = USUAL, threads: int = 1) -> Ready:
-    """Learn the policy and prepare the executor; nothing is kept on disk. Errors: AbwError."""
-    networks = open_networks(model, how.granularity, how.layout)
+def ready(
+    model: Model,
+    how: Preset = USUAL,
+    threads: int = 1,
+    *,
+    dedup: DedupMode = "off",
+    leaves: bool = False,
+) -> Ready:
+    """Learn the policy and prepare the executor; nothing is kept on disk. Errors: AbwError.
+
+    Equal nodes stay, and `leaves` are not kept from one mini-batch to the next, unless that is asked for.
+    """
+    networks = open_networks(model, how.granularity, how.layout, dedup=dedup, leaves=leaves)
     params = make_params(networks.cells, load_weights(model), 0)
     learned = how.policy in (LEARNED, CHOSEN)
     policy = learned_policy(model, networks, how) if learned else get_policy(how.policy)

@@ -2,62 +2,213 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
 
-from abw.bench.options import SPECS, BatchSizes, DataDir, Hidden, Runs, SpecsDir
+import typer
+
+from abw.bench.options import SPECS, BatchSizes, DataDir, HiddenSizes, Runs, SpecsDir
 from abw.bench.rows import Row, Rows
+from abw.bench.sets.molecules import there, write_molecules
+from abw.bench.sets.plans import KINDS, write_plans
+from abw.bench.sets.syntax import write_syntax
 from abw.bench.timing import Work, interleaved
-from abw.bench.workloads import CASES, Ready, model_of, outputs_of, ready
+from abw.bench.workloads import CASES, Case, Ready, files_of, outputs_of, ready
+from abw.core.base.errors import AbwError
 from abw.core.graph.dedup import dedup as without_equal
 from abw.core.graph.dedup import keys_of
-from abw.core.run.dedup import Deduplicator
+from abw.core.ir.model import Model
+from abw.core.policy.registry import get_policy
+from abw.core.run.dedup import DedupMode
+from abw.core.run.hoisting import hoist_where_it_pays, hoisted_types
+from abw.core.run.minibatches import planned
 from abw.core.run.options import PRESETS
-from abw.core.run.workload import open_workload, read_instances
+from abw.core.run.workload import open_model, open_workload, read_instances
+from abw.core.spec.load import Overrides
+from abw.core.train.initial import vocabularies
+from abw.core.train.learner import Learner
+from abw.core.train.session import TrainOptions, open_training
 
-# Rows of tables that are indexed by hashes: so many that different words nearly always have different rows.
-ROWS = 1 << 16
+# Mini-batches of a turn: leaves are kept from the first to the last of them.
+MINI_BATCHES = 4
+# A rule that learns nothing: policies do not differ in what is compared.
+HOW = replace(PRESETS["abw"], policy="critical")
+# What only the training sets have of the paper's workloads.
+TRAINED = Case("SST", "sst.yaml", "trees/train.txt")
+Chosen = Annotated[
+    str | None,
+    typer.Option("--sets", metavar="TEXT", help="Sets whose name has this text.", show_default="all"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """Instances in a file, and the spec that they are run with; `write` makes both in a folder."""
+
+    name: str
+    write: Callable[[Path, int], tuple[Path, Path | None]]
+
+
+def sets_of(specs: Path, data: Path) -> Iterator[Set]:
+    """The paper's workloads, syntax trees, query plans, and molecules where RDKit is installed."""
+    for chosen in CASES:
+        yield Set(chosen.name, partial(_files, chosen, specs, data))
+    yield Set("syntax trees", lambda folder, count: (write_syntax(folder, count), None))
+    full = partial(write_syntax, constants=True)
+    yield Set("syntax trees, constants", lambda folder, count: (full(folder, count), None))
+    for kind in KINDS:
+        yield Set(kind, partial(_plans, kind))
+    for name in ("gat", "ggnn") if there() else ():
+        yield Set(f"molecules, {name.upper()}", partial(_molecules, specs / f"{name}.yaml"))
+
+
+def _files(chosen: Case, specs: Path, data: Path, folder: Path, count: int) -> tuple[Path, Path]:
+    return files_of(chosen, specs, data)
+
+
+def _plans(kind: str, folder: Path, count: int) -> tuple[Path, None]:
+    return write_plans(folder, kind, count), None
+
+
+def _molecules(spec: Path, folder: Path, count: int) -> tuple[Path, Path]:
+    """The molecules, and a copy of the spec that knows their elements."""
+    found, elements = write_molecules(folder, count)
+    text = spec.read_text(encoding="utf-8").replace("data/elements.txt", elements.name)
+    (folder / spec.name).write_text(text, encoding="utf-8")
+    return folder / spec.name, found
 
 
 def dedup(
     data: DataDir,
     specs: SpecsDir = SPECS,
-    hidden: Hidden = 128,
+    hidden: HiddenSizes = [128],
     batch: BatchSizes = [64, 256],
     runs: Runs = 9,
+    sets: Chosen = None,
 ) -> Rows:
-    """Compare runs without equal nodes with runs of all nodes, and time the pass that finds them."""
-    for chosen, instances in product(CASES, batch):
-        model = model_of(chosen, specs, data, hidden, instances)
-        tables = tuple(table if table.vocab else replace(table, rows=ROWS) for table in model.tables)
-        plain = ready(replace(model, tables=tables), PRESETS["abw"])
-        networks = plain.networks
-        keys = keys_of(networks.network, networks.program.edges)
-        shared = replace(plain, networks=replace(networks, equal=Deduplicator("on", keys)))
-        graph = plain.read().graph(0, instances)
-        contenders: dict[str, Work] = {
-            "plain": partial(_run, plain, instances),
-            "shared": partial(_run, shared, instances),
-            "pass": partial(without_equal, graph, keys),
-        }
-        seconds = interleaved(contenders, runs, time.thread_time, warming=1)
-        yield Row(
-            "",
-            model=chosen.name,
-            batch=instances,
-            nodes=len(graph),
-            distinct_share=len(without_equal(graph, keys)) / len(graph),
-            pass_ns=1e9 * seconds["pass"] / len(graph),
-            plain_seconds=seconds["plain"],
-            dedup_seconds=seconds["shared"],
-            dedup_times=seconds["plain"] / seconds["shared"],
-        )
+    """Compare runs of distinct nodes with runs of all nodes, training steps too, and time the pass.
+
+    A turn is four mini-batches from their text to outputs, which keep no leaves from earlier turns. `equal`:
+    equal nodes are left out, and no more; `usual`: as `abw run` does, which also keeps leaves and hoists
+    where that pays. Tables have a row for each word. Molecules need RDKit (`pip install rdkit`).
+    """
+    wanted = [each for each in sets_of(specs, data) if (sets or "").lower() in each.name.lower()]
+    training = (sets or "").lower() in "training steps"
+    if not wanted and not training:
+        names = ", ".join([*(each.name for each in sets_of(specs, data)), "training steps"])
+        raise AbwError(f"no set is called '{sets}'", hint=names, exit_code=2)
+    for chosen, size, instances in product(wanted, hidden, batch):
+        with TemporaryDirectory() as folder:
+            shutil.copytree(specs / "cells", Path(folder) / "cells")
+            spec, file = chosen.write(Path(folder), MINI_BATCHES * instances)
+            yield _row(chosen.name, _opened(spec, file, size, instances), size, instances, runs)
+    for size, instances in product(hidden, batch) if training else ():
+        yield _training_row(specs, data, size, instances, runs)
+    if not there() and not sets:
+        yield "without molecules: RDKit is not installed"
 
 
-def _run(ours: Ready, instances: int) -> None:
-    """Run the first instances from their text to outputs."""
-    workload = open_workload(ours.model, read_instances(ours.model.data, instances), ours.networks)
-    made = ours.planned(workload, 0, len(workload.instances))
-    outputs_of(ours.executor.run(made.plan), made.graph)
+def _opened(spec: Path, file: Path | None, size: int, batch: int) -> Model:
+    """The model on its first mini-batches, whose tables have a row for each of their words."""
+    changes = Overrides({"hidden": size}, file, batch=batch, limit=MINI_BATCHES * batch, allow_outside=True)
+    model = open_model(spec, changes)
+    instances = read_instances(model.data, model.data.limit)
+    return open_model(spec, replace(changes, words=vocabularies(model, instances, 1)))
+
+
+def _row(name: str, model: Model, size: int, batch: int, runs: int) -> Row:
+    instances = read_instances(model.data, batch)
+    usual = hoist_where_it_pays(model, lambda: (instances, len(instances)))
+    off, equal = _ready(model, "off"), _ready(model, "on")
+    default = _ready(usual, "auto", leaves=True)
+    graph = open_workload(model, instances, off.networks).graph(0, len(instances))
+    keys = keys_of(off.networks.network, off.networks.program.edges)
+    contenders: dict[str, Work] = {
+        "off": partial(_run, off),
+        "equal": partial(_run, equal),
+        "usual": partial(_run, default),
+        "pass": partial(without_equal, graph, keys),
+    }
+    seconds = interleaved(contenders, runs, time.thread_time, warming=1)
+    return Row(
+        "from text to outputs",
+        set=name,
+        hidden=size,
+        batch=batch,
+        nodes=len(graph),
+        distinct_share=len(without_equal(graph, keys)) / len(graph),
+        pass_ns=1e9 * seconds["pass"] / len(graph),
+        off_seconds=seconds["off"],
+        equal_times=seconds["off"] / seconds["equal"],
+        usual_times=seconds["off"] / seconds["usual"],
+        hoisted_types=len(hoisted_types(usual)),
+    )
+
+
+def _ready(model: Model, mode: DedupMode, *, leaves: bool = False) -> Ready:
+    return ready(model, HOW, dedup=mode, leaves=leaves)
+
+
+def _run(ours: Ready) -> None:
+    """Run all mini-batches from their text to outputs."""
+    instances = read_instances(ours.model.data, ours.model.data.limit)
+    workload = open_workload(ours.model, instances, ours.networks)
+    if ours.executor.leaves is not None:
+        ours.executor.leaves.forget()
+    for window in workload.windows():
+        made = planned(workload, ours.policy, ours.executor, *window)
+        outputs_of(ours.executor.run(made.plan), made.graph)
+
+
+def _training_row(specs: Path, data: Path, size: int, batch: int, runs: int) -> Row:
+    """Training steps of the sentiment model, words dropped, with all nodes and with distinct ones."""
+    spec, file = files_of(TRAINED, specs, data)
+    limit = MINI_BATCHES * batch
+    changes = Overrides({"hidden": size}, file, batch=batch, limit=limit, allow_outside=True)
+    found = {
+        mode: _Steps(spec, replace(changes, words={}), TrainOptions(dedup=mode, dev=file, threads=1), batch)
+        for mode in MODES
+    }
+    seconds = interleaved({mode: steps.run for mode, steps in found.items()}, runs, warming=1)
+    nodes = {mode: steps.nodes for mode, steps in found.items()}
+    return Row(
+        "training steps",
+        hidden=size,
+        batch=batch,
+        nodes=nodes["off"],
+        distinct_share=nodes["on"] / nodes["off"],
+        off_seconds=seconds["off"] / MINI_BATCHES,
+        equal_times=seconds["off"] / seconds["on"],
+        loss_error=abs(found["on"].loss - found["off"].loss) / found["off"].loss,
+    )
+
+
+MODES: tuple[DedupMode, ...] = ("off", "on")
+
+
+class _Steps:
+    """Training steps on all mini-batches, whose weights stay as they are between two turns."""
+
+    def __init__(self, spec: Path, changes: Overrides, options: TrainOptions, batch: int) -> None:
+        opened = open_training(spec, changes, options)
+        model, networks = opened.model, opened.networks
+        params = ready(model, HOW).params
+        self.learner = Learner(model, networks, params, get_policy("sufficient"), threads=1)
+        self.workload = open_workload(model, opened.instances, networks)
+        self.targets = self.learner.targets(self.workload.instances)
+        self.batch, self.loss = batch, 0.0
+        self.nodes = len(self.learner.planned(self.workload, 0, batch, 0).graph)
+        self.loss = self.learner.gradient(self.workload, 0, batch, self.targets, 0).loss
+
+    def run(self) -> None:
+        """A step on each mini-batch."""
+        for first in range(0, len(self.workload.instances), self.batch):
+            found = self.learner.gradient(self.workload, first, first + self.batch, self.targets, 0)
+            self.learner.apply(found.gradient, 0.0)

@@ -12,8 +12,9 @@ from abw.bench.executors.cpu import cpu
 from abw.bench.executors.precision import precision
 from abw.bench.executors.threads import THREADED, threads
 from abw.bench.graphs.policies import policies
+from abw.bench.sets.plans import KINDS
 from abw.bench.whole import models as gallery
-from abw.bench.whole.dedup import dedup
+from abw.bench.whole.dedup import dedup, sets_of
 from abw.bench.whole.e2e import STEPS, e2e
 from abw.bench.whole.growth import growth
 from abw.bench.whole.libraries import TOLERANCE, libraries
@@ -199,8 +200,13 @@ def test_growth(specs: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_dedup(specs: Path, data: Path) -> None:
-    rows = by_table(dedup(data, specs, 8, [2], 1))[""]
-    assert len(rows) == len(CASES)
+    found = by_table(dedup(data, specs, [8], [2], 1))
+    rows = found["from text to outputs"]
+    assert len(rows) == len(list(sets_of(specs, data))) >= len(CASES) + len(KINDS) + 2
     for row in rows:
         assert 0 < row["distinct_share"] <= 1 and row["pass_ns"] > 0
-        assert row["dedup_times"] == row["plain_seconds"] / row["dedup_seconds"]
+        assert row["equal_times"] > 0 and row["usual_times"] > 0
+    [step] = found["training steps"]
+    assert 0 < step["distinct_share"] < 1 and step["loss_error"] < 1e-6
+    with pytest.raises(AbwError, match="no set is called 'queries'"):
+        next(dedup(data, specs, sets="queries"))

@@ -1,0 +1,1 @@
+"""Instances that benches make: query plans, syntax trees, molecules."""
