@@ -5,9 +5,9 @@ from __future__ import annotations
 
 def specs(incomplete: str) -> list[str]:
     """The names of shipped models."""
-    from abw.core.spec.shipped import FOLDER
+    from abw.core.spec.shipped import shipped_files
 
-    return sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem.startswith(incomplete))
+    return [path.stem for path in shipped_files() if path.stem.startswith(incomplete)]
 
 
 def programs(incomplete: str) -> list[str]:

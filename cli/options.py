@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EncodingName = Literal["best", "base", "max", "sort", "critical"]
 PrecisionName = Literal["float32", "bf16", "int8"]
 DedupName = Literal["auto", "on", "off"]
-DataFormat = Literal["trees", "lattice", "tags", "pairs", "words", "json"]
+DataFormat = Literal["trees", "lattice", "tags", "pairs", "words", "plans", "json"]
 
 
 def is_program(target: str | Path | None) -> bool:

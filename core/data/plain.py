@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.instances import Instances, Ints
+from abw.core.ir.plans import NODE_NUMBERS, PLAN_NUMBERS, TEXTS, slug
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,8 @@ def plain(instances: Instances) -> Plain:
     - lattice: a list of positions, each a list of the arcs `(from, id)` that end there;
     - tags: a list of pairs `(word, tag)`;
     - pairs: `(source, target)`, each a list of words;
-    - words: a list of words.
+    - words: a list of words;
+    - plans: a mapping with the root as "Plan", each node a mapping of its keys with its children as "Plans".
 
     Cost: about a microsecond a vertex.
     """
@@ -108,10 +110,30 @@ def _words(instances: Instances) -> list[Any]:
     return [words[begin:end] for begin, end in _bounds(instances)]
 
 
+def _plans(instances: Instances) -> list[Any]:
+    children = instances.links["children"]
+    assert children.indptr is not None
+    ptr, target = children.indptr.tolist(), children.target.tolist()
+    made: list[dict[str, Any]] = [{} for _ in instances.kind]
+    for key in ("Node Type", *TEXTS):
+        for node, said in zip(made, _texts(instances, slug(key)), strict=True):
+            if said:
+                node[key] = said
+    for key in (*NODE_NUMBERS, *PLAN_NUMBERS):
+        found = instances.values[slug(key)]
+        for v, row in zip(found.vertex.tolist(), found.rows.tolist(), strict=True):
+            made[v][key] = row[0]
+    for v, node in enumerate(made):
+        if ptr[v + 1] > ptr[v]:
+            node["Plans"] = [made[child] for child in target[ptr[v] : ptr[v + 1]]]
+    return [made[v] | {"Plan": made[v + 1]} for v in instances.start[:-1].tolist()]
+
+
 _MADE: Mapping[str, Callable[[Instances], list[Any]]] = {
     "trees": _trees,
     "lattice": _lattices,
     "tags": _sentences,
     "pairs": _pairs,
     "words": _words,
+    "plans": _plans,
 }

@@ -14,6 +14,7 @@ from abw.core.data.instances import Instances
 from abw.core.data.readers.jsonl import read_json
 from abw.core.data.readers.lattice import read_lattices
 from abw.core.data.readers.pairs import SHORT, read_pairs
+from abw.core.data.readers.plans import read_plans
 from abw.core.data.readers.tags import read_tags
 from abw.core.data.readers.trees import read_trees
 from abw.core.data.readers.words import read_words
@@ -73,7 +74,7 @@ def take(feed: Feed, format: str, skip: int, limit: int, **options: Unpack[Optio
     try:
         return _taken(feed, format, skip, limit, options)
     except DataError as error:
-        if format != "json" and _is_json(error.problems[0]):
+        if format not in ("json", "plans") and _is_json(error.problems[0]):
             raise _for_json(error, format) from None
         raise
 
@@ -88,6 +89,8 @@ def _taken(feed: Feed, format: str, skip: int, limit: int, options: Options) -> 
             return read_tags(feed, skip, limit, options.get("frequency", 0))
         case "pairs":
             return read_pairs(feed, skip, limit)
+        case "plans":
+            return read_plans(feed, skip, limit)
         case "words":
             return read_words(feed, skip, limit, options.get("tokens", ""))
         case _:

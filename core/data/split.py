@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.data.feed import BOM, Bytes, Section, open_data
+from abw.core.data.feed import BOM, Bytes, Section, count_where, open_data
 from abw.core.data.readers.blanks import control
 from abw.core.data.readers.pairs import LEAST_WORDS
 from abw.core.jit.decorators import njit
@@ -18,12 +18,13 @@ Longs = NDArray[np.int64]
 
 # So many bytes are looked at together.
 BLOCK = 1 << 22
-_LINES, _PAIRS, _LATTICES = range(3)
-_RULES = {"pairs": _PAIRS, "lattice": _LATTICES}
+_LINES, _PAIRS, _LATTICES, _PLANS = range(4)
+_RULES = {"pairs": _PAIRS, "lattice": _LATTICES, "plans": _PLANS}
 # What is known between two blocks: the line, and how many lines a lattice still has.
 _LINE, _LEFT = range(2)
 # Instead of that: the file's head comes, or a length cannot be read.
 _HEAD, _LOST = -1, -2
+_NEWLINE, _QUOTE, _BACKSLASH, _OPEN, _CLOSE = 10, 34, 92, 123, 125
 
 
 def split(path: Path, format: str, batch: int, parts: int, limit: int | None = None) -> Iterator[Section]:
@@ -90,15 +91,47 @@ def _begins(path: Path, format: str) -> Iterator[tuple[Longs, Longs, Longs]]:
             ends = np.flatnonzero(text == ord("\n"))
             if whole and data[whole - 1 : whole] != b"\n":
                 ends = np.append(ends, whole)
-            found = np.empty((2, len(ends)), np.int64)
+            most = len(ends) if rule != _PLANS else count_where(lambda part: part == _OPEN, text)
+            found = np.empty((2, most), np.int64)
             begin = len(BOM) if not taken and data.startswith(BOM) else 0
-            count = _scan(text, begin, ends, rule, blank, state, found)
+            if rule == _PLANS:
+                count = _scan_plans(text, begin, state, found)
+            else:
+                count = _scan(text, begin, ends, rule, blank, state, found)
             if begin and count and found[1, 0] == 1:
                 found[0, 0] = 0  # the mark belongs to the first line
             yield np.arange(seen, seen + count), taken + found[0, :count], found[1, :count]
             seen, taken, rest = seen + count, taken + whole, data[whole:]
             if not block:
                 return
+
+
+@njit
+def _scan_plans(text: Bytes, at: int, state: Longs, found: Longs) -> int:
+    """Look at whole lines from the offset `at`; fills where objects begin that are in no other, and their
+    lines. Returns how many. A string ends with its line, as it must.
+    """
+    count, depth, quoted = 0, max(state[_LEFT], 0), False
+    while at < text.size:
+        byte = text[at]
+        if byte == _NEWLINE:
+            state[_LINE] += 1
+            quoted = False
+        elif quoted:
+            at += byte == _BACKSLASH
+            quoted = byte != _QUOTE
+        elif byte == _QUOTE:
+            quoted = True
+        elif byte == _OPEN:
+            if depth == 0:
+                found[0, count], found[1, count] = at, state[_LINE]
+                count += 1
+            depth += 1
+        elif byte == _CLOSE and depth > 0:
+            depth -= 1
+        at += 1
+    state[_LEFT] = depth
+    return count
 
 
 @njit

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from abw.core.base.errors import AbwError
+from abw.core.ir import plans
 from abw.core.ir.schema import FieldSchema, LinkSchema, Schema
 
 # The fields that every vertex has, which no data can give.
@@ -70,6 +71,10 @@ def _within(doc: str, *groups: str) -> LinkSchema:
 
 def _field(kinds: str, doc: str, text: bool = False) -> FieldSchema:
     return FieldSchema(frozenset(kinds.split()), text, doc)
+
+
+def _number(kinds: str, doc: str) -> FieldSchema:
+    return FieldSchema(frozenset(kinds.split()), False, doc, 1)
 
 
 _TREES = _schema(
@@ -150,7 +155,28 @@ _WORDS = _schema(
     {"word": _field("token", "the token's word", text=True)},
 )
 
-SCHEMAS: dict[str, Schema] = {s.format: s for s in (_TREES, _LATTICE, _TAGS, _PAIRS, _WORDS)}
+_NODES = " ".join(kind for kinds in plans.GROUPS.values() for kind in kinds)
+_PLANS = _schema(
+    "plans",
+    _NODES,
+    {"node": _NODES, **{group: " ".join(kinds) for group, kinds in plans.GROUPS.items()}},
+    {
+        "root": _link("instance", _NODES, "the node without a parent"),
+        "parent": _link(_NODES, _NODES, "the node that reads this one's rows"),
+        "children": _link(_NODES, _NODES, "the nodes whose rows it reads, in order", many=True),
+        "left": _link(_NODES, _NODES, "the first child that is no InitPlan or SubPlan"),
+        "right": _link(_NODES, _NODES, "the second of these"),
+    },
+    {
+        "node-type": _field(_NODES, "the operator, as the plan names it", text=True),
+        "kind": _field(_NODES, "the number of its kind"),
+        **{plans.slug(key): _field(_NODES, f'"{key}"', text=True) for key in plans.TEXTS},
+        **{plans.slug(key): _number(_NODES, f'"{key}"') for key in plans.NODE_NUMBERS},
+        **{plans.slug(key): _number("instance", f'"{key}"') for key in plans.PLAN_NUMBERS},
+    },
+)
+
+SCHEMAS: dict[str, Schema] = {s.format: s for s in (_TREES, _LATTICE, _TAGS, _PAIRS, _WORDS, _PLANS)}
 # What the file of arrays beside JSON lines may end in.
 BESIDE = (".npz", ".safetensors")
 # All formats; the schema of `json` is found in its data.

@@ -11,8 +11,10 @@ from abw.core.base.errors import Span
 from abw.core.ir.growth import Decision
 from abw.core.ir.schema import Hop
 
-LossKind = Literal["cross-entropy", "binary", "squared"]
+LossKind = Literal["cross-entropy", "binary", "squared", "log-error", "q-error"]
 LOSSES: tuple[LossKind, ...] = get_args(LossKind)
+# Of these an output is the logarithm of what is told, and the target that itself.
+OF_LOGARITHMS: tuple[LossKind, ...] = ("log-error", "q-error")
 
 OptimizerName = Literal["sgd", "momentum", "adam", "adamw", "adagrad"]
 _ADAM = {"rate": 1e-3, "decay": 0.0, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
@@ -30,10 +32,16 @@ OPTIMIZERS: Mapping[OptimizerName, Mapping[str, float]] = {
 ScheduleName = Literal["constant", "linear", "cosine", "inverse-root", "exponential"]
 SCHEDULES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 
-MetricName = Literal["accuracy", "span-f1", "perplexity", "squared-error", "loss"]
+MetricName = Literal[
+    "accuracy", "span-f1", "perplexity", "squared-error", "median-q-error", "p90-q-error", "p99-q-error",
+    "loss",
+]  # fmt: skip
+# The quantiles of q-errors that are metrics.
+QUANTILES: Mapping[MetricName, float] = {"median-q-error": 0.5, "p90-q-error": 0.9, "p99-q-error": 0.99}
 # Each with whether more of it is better.
 METRICS: Mapping[MetricName, bool] = {
-    "accuracy": True, "span-f1": True, "perplexity": False, "squared-error": False, "loss": False,
+    "accuracy": True, "span-f1": True, "perplexity": False, "squared-error": False,
+    **dict.fromkeys(QUANTILES, False), "loss": False,
 }  # fmt: skip
 
 # Initialisations, each with the numbers that it takes.

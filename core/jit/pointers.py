@@ -23,7 +23,7 @@ def address(array: NDArray[Any]) -> int:
     """Where an array's first element lies; 0 for an empty one. As an argument of a call, see above."""
     if not array.size:
         return 0
-    if array.flags.writeable:
+    if array.flags.carray:
         # a sixth of what array.ctypes.data takes
         return ctypes.addressof(ctypes.c_char.from_buffer(cast(Any, array)))
     return int(array.ctypes.data)

@@ -17,6 +17,11 @@ from abw.core.spec.text.report import Report
 FOLDER = Path(abw.__file__).parent / "specs"
 
 
+def shipped_files() -> list[Path]:
+    """The files of the models that ship, by name."""
+    return sorted((*FOLDER.glob("*.yaml"), *FOLDER.glob("plans/*.yaml")), key=lambda path: path.stem)
+
+
 @dataclass(frozen=True, slots=True)
 class Shipped:
     """A model that ships: its name, its file, the format of its data, and what its first comment says."""
@@ -33,8 +38,8 @@ def find_shipped(name: str) -> Path | None:
     """
     if not fields.NAME.fullmatch(name) or Path(name).exists():
         return None
-    path = FOLDER / f"{name}.yaml"
-    return path if path.is_file() else None
+    found = (FOLDER / f"{name}.yaml", FOLDER / "plans" / f"{name}.yaml")
+    return next((path for path in found if path.is_file()), None)
 
 
 def find_spec(path: Path) -> Path:
@@ -52,13 +57,13 @@ def find_spec(path: Path) -> Path:
 
 def nearest(name: str) -> str:
     """A hint for a wrong name: the model that ships under a similar one; '' where none does."""
-    near = did_you_mean(name, [spec.stem for spec in FOLDER.glob("*.yaml")])
+    near = did_you_mean(name, [spec.stem for spec in shipped_files()])
     return near if near.startswith("did you mean") else ""
 
 
 def shipped() -> Iterator[Shipped]:
     """All models that ship, by name. Cost: their files are read as YAML, some milliseconds each."""
-    for path in sorted(FOLDER.glob("*.yaml")):
+    for path in shipped_files():
         top = read(path, Report())
         data = top.get("data") if isinstance(top, Mapping) else None
         form = data.get("format") if isinstance(data, Mapping) else None

@@ -14,7 +14,7 @@ from abw.core.data.instances import Instances
 from abw.core.exec.interface import Result
 from abw.core.exec.values import single
 from abw.core.ir.model import Model
-from abw.core.ir.training import Loss, Metric, Training
+from abw.core.ir.training import QUANTILES, Loss, Metric, Training
 from abw.core.run.minibatches import MiniBatch
 from abw.core.train.metrics import Score, UserMetric
 from abw.core.train.targets import Targets, counted, loss_of, names_of, targets_of, training_of
@@ -129,6 +129,8 @@ def _count(score: Score, loss: Loss, values: NDArray[np.float32], wanted: NDArra
             score.add_labels((values > 0).ravel(), (wanted > 0.5).ravel())
         else:
             score.add_labels(values.argmax(axis=1), wanted)
+    elif score.name in QUANTILES:
+        score.add_q_errors(values, wanted)
     elif score.name == "squared-error":
         score.add_sum(float(((values.astype(np.float64) - wanted) ** 2).sum()), values.size)
     else:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.base.modules import module_at, placed
-from abw.core.ir.training import MetricName, Training
+from abw.core.ir.training import QUANTILES, MetricName, Training
 from abw.core.store.trainings import NO_METRICS
 
 # By output an array for each instance.
@@ -26,12 +27,13 @@ Span = tuple[int, int, str]
 
 @dataclass(slots=True)
 class Score:
-    """A metric as it is summed up: two or three counts, of which `value` is made."""
+    """A metric as it is summed up: two or three counts, of which `value` is made, or all errors."""
 
     name: MetricName
     right: float = 0.0
     found: float = 0.0
     wanted: float = 0.0
+    errors: list[NDArray[np.float64]] = field(default_factory=list)
 
     @property
     def value(self) -> float:
@@ -39,6 +41,8 @@ class Score:
         if self.name == "span-f1":
             total = self.found + self.wanted
             return 2 * self.right / total if total else math.nan
+        if self.errors:
+            return float(np.quantile(np.concatenate(self.errors), QUANTILES[self.name]))
         if not self.wanted:
             return math.nan
         mean = self.right / self.wanted
@@ -53,6 +57,11 @@ class Score:
         """Count a sum of losses over so many values (loss, perplexity, squared error)."""
         self.right += total
         self.wanted += count
+
+    def add_q_errors(self, given: NDArray[Any], wanted: NDArray[Any]) -> None:
+        """Take the q-errors max(a / b, b / a) by logarithms of values and of what they should be."""
+        with np.errstate(over="ignore"):
+            self.errors.append(np.exp(np.abs(given.astype(np.float64) - wanted)).ravel())
 
     def add_spans(self, given: Sequence[str], wanted: Sequence[str]) -> None:
         """Count spans of one instance's tags, in order, that are right: both ends and the label."""

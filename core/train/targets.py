@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.errors import AbwError, Problem, SpecError
+from abw.core.base.errors import AbwError, Problem, Span, SpecError
 from abw.core.data.derive import field, floats, link
 from abw.core.data.instances import Instances
 from abw.core.data.links import along
@@ -17,11 +17,13 @@ from abw.core.data.vertices import INDEX, Columns, FieldColumn, given_link
 from abw.core.graph.growing.decide import allowed
 from abw.core.ir.growth import Decision, Number
 from abw.core.ir.model import AS_IT_IS, Model
-from abw.core.ir.training import Among, Loss, LossKind, Training
+from abw.core.ir.training import OF_LOGARITHMS, Among, Loss, LossKind, Training
 from abw.core.jit.decorators import njit
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
+# The largest distance of logarithms whose power is formed.
+FURTHEST = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,11 @@ def targets_of(model: Model, loss: Loss, instances: Instances) -> Targets:
         at = row[reached]
         values = np.zeros((len(at), size), np.float32)
         values[at >= 0] = given.rows[at[at >= 0]]
-        return Targets((at >= 0) & counted(instances, loss.over), values)
+        has = (at >= 0) & counted(instances, loss.over)
+        if loss.kind in OF_LOGARITHMS:
+            _require_positive(loss, instances, has, values)
+            np.log(values, out=values, where=has[:, None])
+        return Targets(has, values)
     number = np.append(field(instances, loss.target.field, model.data.seed), -1)[reached]
     classes = classes_of(model, loss, instances)
     if classes is not None:
@@ -86,6 +92,16 @@ def targets_of(model: Model, loss: Loss, instances: Instances) -> Targets:
     has = (number >= 0) & counted(instances, loss.over)
     require_class(loss, name, number[has].max(initial=0), size)
     return Targets(has, number, _allowed(loss.decision, instances))
+
+
+def _require_positive(loss: Loss, instances: Instances, has: NDArray[np.bool_], values: Floats) -> None:
+    """Refuse targets without a logarithm. Errors: SpecError with the line of the first."""
+    wrong = np.flatnonzero(has & (values <= 0).any(axis=1))
+    if len(wrong):
+        instance = int(np.searchsorted(instances.start, wrong[0], "right")) - 1
+        message = f"the target '{loss.target.field}' is {values[wrong[0]].min():g}, which has no logarithm"
+        where = Span(str(instances.source), int(instances.lines[instance]))
+        raise SpecError([Problem(message, where, f"kind: {loss.kind} is for targets above 0")])
 
 
 def require_class(loss: Loss, name: str, largest: int, size: int) -> None:
@@ -188,13 +204,17 @@ def loss_of(kind: LossKind, values: Floats, target: NDArray[Any], weight: Floats
 
     Of cross-entropy `target` (m,) are classes, and `weight` (m,) that of each row: minus the logarithm of the
     class's probability under softmax. Of `binary` `target` (m, k) are probabilities, of which the values are
-    the logits; of `squared` values, from which half the squared distance counts. Sums are in double precision
+    the logits; of `squared` values, from which half the squared distance counts, and of `log-error` their
+    logarithms; of `q-error` logarithms too, and the q-error counts: exp of the distance, from FURTHEST on the
+    tangent. Sums are in double precision
     and in the order of the rows.
     """
     if kind == "cross-entropy":
         return float(_cross_entropy(values, target, weight, gradient, np.empty(values.shape[1])))
     if kind == "binary":
         return float(_binary(values, target, weight, gradient))
+    if kind == "q-error":
+        return float(_q_error(values, target, weight, gradient))
     return float(_squared(values, target, weight, gradient))
 
 
@@ -238,4 +258,17 @@ def _squared(values: Floats, target: Floats, weight: Floats, gradient: Floats) -
             away = np.float64(values[i, j]) - np.float64(target[i, j])
             total += weight[i] * 0.5 * away * away
             gradient[i, j] = weight[i] * away
+    return total
+
+
+@njit
+def _q_error(values: Floats, target: Floats, weight: Floats, gradient: Floats) -> float:
+    total = 0.0
+    for i in range(len(values)):
+        for j in range(values.shape[1]):
+            away = np.float64(values[i, j]) - np.float64(target[i, j])
+            distance = abs(away)
+            error = np.exp(min(distance, FURTHEST))
+            total += weight[i] * error * (1 + max(distance - FURTHEST, 0.0))
+            gradient[i, j] = weight[i] * np.sign(away) * error
     return total

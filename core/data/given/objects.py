@@ -13,7 +13,7 @@ from typing import Never, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.errors import AbwError, DataError, Problem
+from abw.core.base.errors import AbwError, DataError, Problem, Span
 from abw.core.data.feed import ALL, Feed
 from abw.core.data.instances import Instances
 from abw.core.data.read import Options, take
@@ -29,6 +29,7 @@ EXPECTED: Mapping[str, str] = {
     "tags": "a sentence is a list of words, or of pairs (word, tag)",
     "pairs": "a pair is (source, target), each a list of words or a text",
     "words": "a sentence is a text, or a list of words",
+    "plans": 'a plan is what EXPLAIN (FORMAT JSON) gives: {"Plan": {"Node Type": …}}, also in a list',
     "json": (
         'an instance is {"vertices": [{"kind": ...}, ...], "links": {name: [[from, to], ...], root: vertex}}'
     ),
@@ -114,6 +115,10 @@ def _taken(texts: list[bytes], format: str, options: Options) -> Instances:
     except DataError as error:
         lines = _lines(texts, format)
         raise DataError([_placed(problem, lines) for problem in error.problems]) from None
+    if len(twice := found.lines[1:][found.lines[1:] == found.lines[:-1]]):
+        number = int(np.searchsorted(_lines(texts, format), twice[0]))
+        where = Span(f"{_INSTANCE}{number}", 1)
+        raise DataError([Problem("several plans in one text", where, EXPECTED[format])])
     if len(found) == len(texts):
         return found
     counted = np.searchsorted(_lines(texts, format), found.lines, "right")
@@ -207,6 +212,8 @@ def text_of(number: int, instance: object, format: str) -> bytes:
 def _given(text: str, format: str) -> str:
     """A text as it stands in a file, without what is before and behind it."""
     text = text.removeprefix("\ufeff").strip("\n")
+    if format == "plans":
+        return text.replace("\n", " ")
     if format != "lattice":
         return text
     lines = [line for line in text.split("\n") if any(c > " " for c in line)]
@@ -261,6 +268,12 @@ def _object(instance: object) -> str:
     return json.dumps(instance, ensure_ascii=False, default=_refuse_value)
 
 
+def _plan(plan: object) -> str:
+    if not isinstance(plan, Mapping) and len(_sequence(plan)) != 1:
+        raise ValueError(f"{_shown(plan)} is no single plan")
+    return json.dumps(plan, ensure_ascii=False, default=_refuse_value)
+
+
 class _ArrayError(TypeError):
     """An array stands where JSON has lists and numbers."""
 
@@ -304,5 +317,6 @@ _WRITTEN: Mapping[str, Callable[[object], str]] = {
     "tags": _sentence,
     "pairs": _pair,
     "words": _words,
+    "plans": _plan,
     "json": _object,
 }

@@ -186,7 +186,7 @@ def _instances(taken: _Taken, schema: Schema, path: Path) -> Instances:
             continue
         fields[name] = np.full(count, -1, np.int32)
         if item.text:
-            fields[name][position[vertex]], vocabulary[name] = texts(columns, begin, end)
+            fields[name][position[vertex]], vocabulary[name] = texts(columns.data, begin, end)
         else:
             fields[name][position[vertex]] = columns.number[begin]
     links: dict[str, Link] = {}

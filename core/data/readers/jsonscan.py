@@ -171,10 +171,10 @@ def scan(source: Source, skip: int, stop: int, checked: bool = False) -> tuple[C
     return columns, seen, end
 
 
-def texts(columns: Columns, begin: Ints, end: Ints) -> tuple[Ints, list[str]]:
+def texts(data: bytes, begin: Ints, end: Ints) -> tuple[Ints, list[str]]:
     """The number of each string among the distinct ones, and these. Errors: ValueError for no UTF-16."""
     # an empty string is no piece of a text to `intern`: its quotes are read with it
-    number, pieces = intern(columns.data, begin - np.int32(1), end + np.int32(1))
+    number, pieces = intern(data, begin - np.int32(1), end + np.int32(1))
     quoted = list(pieces)
     found = [_string(word) for word in quoted]
     numbers = dict(zip(dict.fromkeys(found), range(len(found)), strict=False))

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from abw.core.ir.cell import Shape
 from abw.core.ir.growth import Decision, Growth
 from abw.core.ir.schema import Hop
-from abw.core.ir.training import LOSSES, METRICS, Among, Loss, LossKind, Metric, MetricName, Target
+from abw.core.ir.training import (
+    LOSSES,
+    METRICS,
+    OF_LOGARITHMS,
+    QUANTILES,
+    Among,
+    Loss,
+    LossKind,
+    Metric,
+    MetricName,
+    Target,
+)
 from abw.core.spec.keys.training import LOSS, METRIC
 from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.sources import LinkPath, Lookup, parse_source
@@ -23,6 +34,7 @@ _OF_KINDS: Mapping[str, tuple[MetricName, ...]] = {
     "cross-entropy": ("accuracy", "span-f1", "perplexity", "loss"),
     "binary": ("accuracy", "loss"),
     "squared": ("squared-error", "loss"),
+    **dict.fromkeys(OF_LOGARITHMS, (*QUANTILES, "loss")),
 }
 
 

@@ -89,7 +89,9 @@ def check_arrays(instances: Instances) -> None:
     count, schema = len(instances.kind), instances.schema
     assert instances.start[0] == 0 and instances.start[-1] == count
     assert np.all(np.diff(instances.start) >= 2), "an instance without vertices"
-    assert len(instances.lines) == len(instances) and np.all(np.diff(instances.lines) > 0)
+    assert len(instances.lines) == len(instances) and np.all(
+        np.diff(instances.lines) >= (schema.format != "plans")
+    )
     for name in schema.links:
         way = link_of(instances, name)
         assert way.target.dtype == np.int32
@@ -271,12 +273,63 @@ def json_lines(text: str) -> list[Plain]:
     return result
 
 
+TYPE_KEYS = ("Node Type", "operator_name", "operator_type", "name")
+
+
+def plans(text: str) -> list[Plain]:
+    """Plans that stand on whole lines, or are members of arrays."""
+    result: list[Plain] = []
+    at, decoder = 0, json.JSONDecoder()
+    while at < len(text):
+        if text[at] != "{":
+            assert text[at] in "[], \t\r\n"
+            at += 1
+            continue
+        value, end = decoder.raw_decode(text, at)
+        one = Plain(text.count("\n", 0, at) + 1, ["instance"])
+        root = value.get("Plan", value)
+        if not any(key in root for key in TYPE_KEYS):
+            (root,) = root["children"]
+        for key in ("Planning Time", "Execution Time", "latency"):
+            if isinstance(value.get(key), int | float):
+                one.fields.setdefault(key.lower().replace(" ", "-"), {})[0] = (float(np.float32(value[key])),)
+        one.join("root", 0, _plan_node(one, root))
+        result.append(one)
+        at = end
+    return result
+
+
+def _plan_node(one: Plain, node: dict[str, Any]) -> int:
+    schema = SCHEMAS["plans"]
+    name = next(node[key] for key in node if key in TYPE_KEYS).rstrip(" ")
+    kind = re.sub("[ _]", "-", name.lower())
+    v = one.add(kind if kind in schema.kinds[1:] else "other")
+    one.fields.setdefault("node-type", {})[v] = name
+    one.fields.setdefault("kind", {})[v] = schema.kinds.index(one.kinds[v])
+    for key, value in [*node.items(), *node.get("extra_info", {}).items()]:
+        field_name = re.sub("[ _]", "-", key.lower())
+        item = schema.fields.get(field_name)
+        if item is None or value is None or field_name in ("node-type", "kind") or "instance" in item.kinds:
+            continue
+        found: Any = value if item.text else (float(np.float32(float(value))),)
+        one.fields.setdefault(field_name, {})[v] = found
+    places = iter(("left", "right"))
+    for child in [*node.get("Plans", []), *node.get("children", [])]:
+        u = _plan_node(one, child)
+        one.join("children", v, u)
+        one.join("parent", u, v)
+        if child.get("Parent Relationship") not in ("InitPlan", "SubPlan") and (place := next(places, "")):
+            one.join(place, v, u)
+    return v
+
+
 READERS = {
     "trees": trees,
     "lattice": lattice,
     "tags": tags,
     "pairs": pairs,
     "words": words,
+    "plans": plans,
     "json": json_lines,
 }
 assert SCHEMAS.keys() < READERS.keys()

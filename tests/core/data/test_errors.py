@@ -20,6 +20,7 @@ OK = {
     "pairs": "<s> a </s> ||| <s> b </s>\n",
     "words": "It works\n",
     "lattice": "",
+    "plans": '[{"Plan": {"Node Type": "Result"}}]\n',
     "json": '{"vertices": [{"kind": "a", "n": 1}]}\n',
 }
 VERTICES = '{"vertices": [{"kind": "a"}, {"kind": "b"}]'
@@ -110,6 +111,40 @@ WRONG = [
     ("json", '{"vertices": [{"kind": "a", "n": "x"}]}', 1, 1, "field 'n' is a string here, a number on line"),
 ]
 
+PLAN = '[{"Plan": {"Node Type": "Append", "Plans": [{"Node Type": "Result"}, '
+WRONG += [
+    ("plans", "Seq Scan on t  (cost=0.00..1.00)", 1, 1, "no plan begins here"),
+    ("plans", "[1]", 1, 2, "no plan begins here"),
+    ("plans", "{}", 1, 1, "no plan in this object"),
+    ("plans", '[{"Planning Time": 1}]', 1, 2, "no plan in this object"),
+    ("plans", '{"Plan": {"Plan Rows": 1}}', 1, 10, "Plan: a node without its operator"),
+    ("plans", PLAN + '{"Plan Rows": 1}]}}]', 1, 70, "Plan.Plans[1]: a node without its operator"),
+    ("plans", PLAN + '{"Total Cost": "a"}]}}]', 1, 85, "Plan.Plans[1].Total Cost: not a number"),
+    ("plans", PLAN + '{"Total Cost": [1]}]}}]', 1, 85, "Plan.Plans[1].Total Cost: not a number"),
+    (
+        "plans",
+        PLAN + '{"Node Type": "x", "Total Cost": 1e39}]}}]',
+        1,
+        103,
+        "Plan.Plans[1].Total Cost: a number that float32",
+    ),
+    ("plans", PLAN + '{"Alias": 1}]}}]', 1, 80, "Plan.Plans[1].Alias: not a text"),
+    ("plans", PLAN + '{"Node Type": {}}]}}]', 1, 84, "Plan.Plans[1].Node Type: not a text"),
+    ("plans", PLAN + '{"Plans": {}}]}}]', 1, 80, "Plan.Plans[1].Plans: not a list of nodes"),
+    ("plans", PLAN + '{"Plans": "x"}]}}]', 1, 80, "Plan.Plans[1].Plans: not a list of nodes"),
+    ("plans", PLAN + "5]}}]", 1, 70, "Plan.Plans[1]: not a node"),
+    ("plans", PLAN + "null]}}]", 1, 70, "Plan.Plans[1]: not a node"),
+    ("plans", '{"Plan": []}', 1, 10, "Plan: not a node"),
+    ("plans", PLAN + "]}}]", 1, 70, "Plan.Plans[1]: this is not JSON"),
+    ("plans", '{"Plan": {"Node Type": "Result" "Alias": 1}}', 1, 33, "this is not JSON"),
+    ("plans", '{"Plan": {"Node Type": "Res\\x"}}', 1, 24, "Plan.Node Type: this is not JSON"),
+    ("plans", '{"children": [{"name": "A"}, {"name": "B"}]}', 1, 30, "children[1]: a second root"),
+    ("plans", '{"children": [{"name": "A"}], "name": "B"}', 1, 39, "name: the operator comes behind"),
+    ("plans", '{"Plan": {"Node Type": "Result", "x": ' + "[" * 1200, 1, 1037, "more than 1000 brackets"),
+    ("plans", PLAN + '\n{"Node Type": "Result"', 2, 23, "ends inside a plan"),
+    ("plans", "\x00", 1, 1, "no plan begins here"),
+]
+
 # one or two texts of each reader, each after good lines and after none, with every end of line
 CROSSED = {
     "(3 (2 It)\n  (4 works))",
@@ -150,7 +185,7 @@ def test_mistakes(
         assert message in caught.value.problems[0].message
 
 
-@pytest.mark.parametrize("format", ["trees", "tags", "pairs", "json"])
+@pytest.mark.parametrize("format", ["trees", "tags", "pairs", "plans", "json"])
 def test_all_malformed_lines_are_told_up_to_ten(format: str, tmp_path: Path) -> None:
     path = tmp_path / "data.txt"
     path.write_text(OK[format] + "\nbroken\n" + OK[format] + "broken again (\n")
@@ -215,7 +250,7 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
     assert "a folder" in str(error) and "train.txt" in str(error)
 
 
-@pytest.mark.parametrize("format", ["trees", "tags", "pairs", "words", "json", "lattice"])
+@pytest.mark.parametrize("format", ["trees", "tags", "pairs", "words", "plans", "json", "lattice"])
 @pytest.mark.parametrize("limit", [1, None])
 def test_skipping_everything(format: str, limit: int | None, tmp_path: Path) -> None:
     path = tmp_path / "data.txt"

@@ -25,6 +25,7 @@ NAMES = {
     "tags": "tags.txt",
     "pairs": "pairs.txt",
     "words": "sentences.txt",
+    "plans": "../plans/data/plans.jsonl",
     "json": "fig10.jsonl",
 }
 quick = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

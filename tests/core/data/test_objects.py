@@ -34,6 +34,7 @@ GOOD: dict[str, Any] = {
     "tags": ["It", "works"],
     "pairs": ("<s> a </s>", "<s> b c </s>"),
     "words": "It works.",
+    "plans": [{"Plan": {"Node Type": "Result"}}],
     "json": {"vertices": [{"kind": "a"}]},
 }
 
@@ -128,7 +129,9 @@ def test_every_format_from_its_own_file(root: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_instance_is_named_with_what_it_should_be(format: str, instance: Any) -> None:  # noqa: ANN401
-    with pytest.raises(AbwError, match=r"instance 1( is|:1:1: (not JSON|nothing but control))") as raised:
+    with pytest.raises(
+        AbwError, match=r"instance 1( is|:1:1: (not JSON|nothing but control|no plan))"
+    ) as raised:
         read_objects([GOOD[format], instance, GOOD[format]], format)
     assert "hint: " in str(raised.value)
 

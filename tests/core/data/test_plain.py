@@ -22,7 +22,13 @@ from abw.core.data.readers.values import read_values
 from abw.core.data.stream import chunks_by
 from tests.core.data.test_objects import same, trees
 
-FILES = {"trees": "trees.txt", "lattice": "lattice.txt", "tags": "tags.txt", "pairs": "pairs.txt"}
+FILES = {
+    "trees": "trees.txt",
+    "lattice": "lattice.txt",
+    "tags": "tags.txt",
+    "pairs": "pairs.txt",
+    "plans": "../plans/data/plans.jsonl",
+}
 
 
 @pytest.mark.parametrize("format", FILES)

@@ -118,6 +118,59 @@ def json_texts(draw: st.DrawFn) -> str:
     return _file(lines, draw)
 
 
+@st.composite
+def plan_texts(draw: st.DrawFn) -> str:
+    """Plans of both systems, on a line or several, alone or in arrays."""
+    number = st.floats(0, 1e12) | st.integers(0, 10**20) | st.floats(-1, 1, width=16) | st.just(1e-30)
+    of_postgres = {
+        "Relation Name": st.text(max_size=4), "Parallel Aware": st.booleans(), "Plan Rows": number,
+        "Total Cost": number, "Hash Cond": st.text(), "Sort Key": st.lists(st.text(max_size=3) | st.none()),
+        "Actual Rows": st.none(), "Workers": st.just([{"Plan Rows": "x", "Node Type": 5, "Plans": 1}]),
+        "Parent Relationship": st.sampled_from(["InitPlan", "SubPlan", "Outer", "Inner", "Member"]),
+    }  # fmt: skip
+    of_duckdb = {
+        "timing": number, "cardinality": number, "result": st.none(),
+        "extra_info": st.sampled_from([
+            {}, {"Table": "t", "Estimated Cardinality": "1000"}, {"Estimated Cardinality": 7, "name": "no"},
+            {"Projections": ["a", {"Table": "b"}]},
+        ]),
+    }  # fmt: skip
+
+    def node(
+        depth: int, keys: dict[str, st.SearchStrategy[Any]], types: list[str], plans: str
+    ) -> dict[str, Any]:
+        key = "Node Type" if plans == "Plans" else draw(st.sampled_from(["name", "operator_name"]))
+        found: dict[str, Any] = {key: draw(st.sampled_from(types))}
+        names = draw(st.permutations(sorted(draw(st.sets(st.sampled_from(sorted(keys)))))))
+        found |= {name: draw(keys[name]) for name in names}
+        children = draw(st.integers(0, 3)) if depth else 0
+        if children or draw(st.booleans()):
+            found[plans] = [node(depth - 1, keys, types, plans) for _ in range(children)]
+        return found
+
+    texts = []
+    for _ in range(draw(st.integers(1, 4))):
+        if draw(st.booleans()):
+            root = node(2, of_postgres, ["Seq Scan", "Hash Join", "Limit", "Odd Scan", "Merge Join"], "Plans")
+            whole: Any = {
+                "Planning Time": draw(number),
+                "Plan": root,
+                "Triggers": [[{}]],
+                "Execution Time": 5,
+            }
+        else:
+            whole = node(2, of_duckdb, ["SEQ_SCAN ", "HASH_JOIN", "PROJECTION", "é"], "children")
+            whole = whole if draw(st.booleans()) else {"latency": 0.5, "children": [whole], "extra_info": {}}
+        whole = draw(st.sampled_from([whole, [whole], [whole, whole]]))
+        style: dict[str, Any] = draw(
+            st.sampled_from(
+                [{}, {"indent": 2}, {"separators": (",", ":")}, {"ensure_ascii": False, "indent": 1}]
+            )
+        )
+        texts.append(json.dumps(whole, **style))
+    return _file(texts, draw)
+
+
 def _blanks(draw: st.DrawFn) -> Callable[[int], str]:
     """A function: some blanks, at least as many as it is told."""
     random: Random = draw(st.randoms(use_true_random=False))
@@ -138,6 +191,7 @@ TEXTS = {
     "tags": tag_texts(),
     "pairs": pair_texts(),
     "words": word_texts(),
+    "plans": plan_texts(),
     "json": json_texts(),
 }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -83,6 +85,27 @@ def test_every_instance_is_in_one_section(format: str, root: Path, data: st.Data
         limited = list(split(path, format, batch, parts, limit))
         assert sum(section.count for section in limited) == min(limit, len(whole))
         assert of_sections(path, limited, format, root) == whole[:limit]
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_plans_of_several_lines_and_in_arrays_are_in_one_section(root: Path, data: st.DataObject) -> None:
+    lines = (root / "specs/plans/data/plans.jsonl").read_text().splitlines()[:6]
+    plans = [json.loads(line)[0] for line in lines]
+    style: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+        [{}, {"indent": 1}, {"separators": (",", ":")}]
+    )
+    given_plans = st.sampled_from([*plans, {"Plan": {"Node Type": 'a"{\\'}}])
+    group = st.lists(given_plans, min_size=1, max_size=3)
+    texts = [json.dumps(g, **data.draw(style)) for g in data.draw(st.lists(group, min_size=1, max_size=6))]
+    batch, parts = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 9))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "data"
+        path.write_text("\n".join(texts))
+        with open_feed(path) as feed:
+            whole = seen(feed, "plans", root)
+        sections = list(split(path, "plans", batch, parts))
+        assert of_sections(path, sections, "plans", root) == whole
 
 
 def test_sections_have_about_as_many_bytes(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ NAMES = {
     "tags": "tags.txt",
     "pairs": "pairs.txt",
     "words": "sentences.txt",
+    "plans": "../plans/data/plans.jsonl",
     "json": "fig10.jsonl",
 }
 quick = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -105,6 +106,7 @@ ONE = {
     "pairs": "<s> a </s> ||| <s> b </s>\n",
     "words": "It works.\n",
     "lattice": "2\n0 0\n0\n1 0 5\n",
+    "plans": '{"Plan":\n{"Node Type": "Result"}}\n',
     "json": '{"vertices": [{"kind": "a", "n": 1}]}\n',
 }
 
@@ -128,6 +130,7 @@ def test_what_is_there_comes_before_the_pipe_ends(format: str, tmp_path: Path) -
 
 
 WRONG = {"trees": "(3 (2 It)\n", "tags": "It works|O\n", "pairs": "a b c\n", "json": '{"vertices": 1}\n'}
+WRONG["plans"] = '[{"Plan": {"Alias": 1}}]\n'
 WRONG["lattice"] = "2\n0 0\n0\n1 1 5\n"
 
 

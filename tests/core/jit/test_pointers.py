@@ -296,3 +296,8 @@ def test_a_table_keeps_what_it_was_spread_over_and_copied_from() -> None:
     assert all(watch() is not None for watch in watched)
     del outer
     assert all(watch() is None for watch in watched)
+
+
+def test_a_part_of_an_array_has_an_address_too() -> None:
+    whole = np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert address(whole[:, 1:3]) == address(whole) + 4

@@ -27,6 +27,9 @@ def plain(kind: str, values: np.ndarray, target: np.ndarray, weight: np.ndarray)
         chance = 1 / (1 + np.exp(-values))
         each = -(target * np.log(chance) + (1 - target) * np.log(1 - chance))
         return float((weight[:, None] * each).sum())
+    if kind == "q-error":
+        share = np.exp(values - target)
+        return float((weight[:, None] * np.maximum(share, 1 / share)).sum())
     return float((weight[:, None] * (values - target) ** 2).sum() / 2)
 
 
@@ -60,6 +63,29 @@ def test_scores_far_apart_overflow_nothing(kind: str) -> None:
     found = loss_of(kind, values, target, np.ones(1, np.float32), gradient)  # type: ignore[arg-type]
     assert found == 2e4
     assert gradient.tolist() == [[1, -1]]
+
+
+def test_a_q_error_far_off_overflows_nothing() -> None:
+    values, gradient = np.array([[1e4]], np.float32), np.empty((1, 1), np.float32)
+    found = loss_of("q-error", values, np.zeros((1, 1), np.float32), np.ones(1, np.float32), gradient)
+    assert found == pytest.approx(math.exp(20) * (1 + 1e4 - 20))
+    assert gradient[0, 0] == pytest.approx(math.exp(20))
+
+
+@given(st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=50))
+def test_quantiles_of_q_errors(logarithms: list[float]) -> None:
+    given_values, wanted = (
+        np.array(logarithms, np.float32)[:, None],
+        np.ones((len(logarithms), 1), np.float32),
+    )
+    errors = sorted(max(math.exp(x - 1), math.exp(1 - x)) for x in logarithms)
+    for name, share in (("median-q-error", 0.5), ("p90-q-error", 0.9), ("p99-q-error", 0.99)):
+        score = Score(name)  # type: ignore[arg-type]
+        score.add_q_errors(given_values[:3], wanted[:3])
+        score.add_q_errors(given_values[3:], wanted[3:])
+        at = share * (len(errors) - 1)
+        low, high = errors[math.floor(at)], errors[math.ceil(at)]
+        assert score.value == pytest.approx(low + (at - math.floor(at)) * (high - low), rel=1e-5)
 
 
 @pytest.mark.parametrize(

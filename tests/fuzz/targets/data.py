@@ -45,6 +45,23 @@ FORMATS: dict[str, tuple[str, Callable[[], list[bytes]], Sequence[bytes]]] = {
     "tags": ("bilstm-chars.yaml", shipped("data/tags.txt"), (b"|", b"It|O", b"||", b"a|", b"|a")),
     "pairs": ("lstm-nmt.yaml", shipped("data/pairs.txt"), (b"|||", b"<s>", b"<s> a </s> ||| <s> b </s>")),
     "words": ("words.yaml", shipped("data/sentences.txt"), (b".", b"\xe2\x80\x94", b" ", b"\n")),
+    "plans": (
+        "plans/bao.yaml",
+        shipped("plans/data/plans.jsonl", most=3000),
+        (
+            b'"Plans": [{',
+            b'"Node Type": "Sort"',
+            b"}]}",
+            b'{"Plan": {"Node Type": "Hash"}}',
+            b'"children": [',
+            b'"extra_info": {"Estimated Cardinality": "5"}',
+            b"null",
+            b"1e400",
+            b'"Parent Relationship": "SubPlan"',
+            b"\n[\n",
+            b'{"name": "LIMIT"}',
+        ),
+    ),
     "json": (
         "dag.yaml",
         shipped(

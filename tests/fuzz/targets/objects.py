@@ -21,6 +21,7 @@ SPECS = {
     "tags": "bilstm-chars.yaml",
     "pairs": "lstm-nmt.yaml",
     "words": "words.yaml",
+    "plans": "plans/bao.yaml",
     "json": "dag.yaml",
 }
 OBJECTS: Mapping[str, list[Any]] = {
@@ -33,6 +34,11 @@ OBJECTS: Mapping[str, list[Any]] = {
         "<s> a </s> ||| <s> b </s>",
     ],
     "words": ["It works.", "Yes!"],
+    "plans": [
+        {"Plan": {"Node Type": "Hash Join", "Total Cost": 1.5, "Plans": [{"Node Type": "Seq Scan"}]}},
+        '[{"Plan": {"Node Type": "Result"}}]',
+        {"name": "SEQ_SCAN", "children": [], "extra_info": {"Table": "t"}},
+    ],
     "json": [
         {"id": "x", "vertices": [{"kind": "leaf", "name": "x"}], "links": {}},
         '{"vertices": [{"kind": "leaf", "name": "x"}]}',
