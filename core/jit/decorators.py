@@ -53,6 +53,11 @@ def inner(function: F) -> F:
     return cast(F, compiled)
 
 
+def holding(function: F) -> F:
+    """Compile like `njit` what looks at Python's objects: it holds the interpreter's lock."""
+    return _compiled(function, {"nogil": False})
+
+
 def fragment(function: F) -> F:
     """Compile one of the many functions that a large one is made of, as part of it alone.
 

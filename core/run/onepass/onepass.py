@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numba
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.data.given.objects import text_of
+from abw.core.data.given.written import Writer
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.launch import Walking
 from abw.core.exec.interface import Executor
@@ -74,7 +76,7 @@ class Pass:
         """Compile the stages, or find them on disk: some 10 s once on a machine."""
         self._space = Workspace(model, networks, executor, walking, rule.arrays, rule.numbers)
         self._outputs, self._format, self._answers = outputs, model.data.format, model.answers
-        self._equal = networks.equal
+        self._equal, self._writer = networks.equal, Writer(model.data.format)
         stages = (build.construct, *rule.stages, finish.plan, finish.walk, finish.results)
         self._bound = self._space.stages(stages)
         self._texted, self.untexted = None, ""
@@ -87,10 +89,13 @@ class Pass:
             self._space.read(binding, {at.TAGGED: model.data.format == "tags", at.KINDS: kinds})
             self._texted = self._space.stages((reader, bind.bind, *stages))
 
-    def objects(self, instances: Sequence[object]) -> Outputs | None:
+    def objects(self, instances: list[Any]) -> Outputs | None:
         """The outputs of instances; None where the ordinary way is to be taken."""
         if self._texted is None:
             return None
+        written = self._writer.write(instances)
+        if written is not None:
+            return self._given(self._texted, written, len(instances))
         parting = _PARTED.get(self._format, b"\n")
         try:
             texts = [text_of(number, given, self._format) for number, given in enumerate(instances)]
