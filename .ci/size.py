@@ -17,7 +17,7 @@ from pathlib import Path
 # The most lines and tokens of a room: a folder, or one in `core/`. Whoever raises one says why.
 BUDGETS = {
     # room: lines, tokens
-    "abw": (400, 3_000),
+    "abw": (6_700, 56_000),
     "bench": (5_000, 41_000),
     "cli": (4_660, 31_400),
     "core": (550, 4_000),

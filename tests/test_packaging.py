@@ -12,6 +12,8 @@ from pathlib import Path
 def test_every_package_on_disk_is_named_for_the_build(root: Path) -> None:
     named = set(tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
     found = {"abw", "abw.specs"}
+    own = (init for folder in ("torch",) for init in (root / "abw" / folder).rglob("__init__.py"))
+    found |= {".".join(init.parent.relative_to(root).parts) for init in own}
     for top in ("bench", "cli", "core", "pqtree", "viz"):
         for init in (root / top).rglob("__init__.py"):
             found.add(".".join(("abw", *init.parent.relative_to(root).parts)))

@@ -13,11 +13,11 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TREES = [(3, (2, "It"), (4, (3, "works"), (2, "well"))), (2, "Fine"), (1, (2, "so"), (0, "bad"))]
 
 
-def layer(hidden: int = 4) -> Any:  # noqa: ANN401
+def layer(hidden: int = 4) -> Any:
     from abw.torch import Layer
 
     return Layer(str(ROOT / "specs/treelstm.yaml"), dims={"hidden": hidden}, threads=1)
@@ -43,13 +43,13 @@ def test_gradients_of_a_pytorch_loss_are_those_of_abws_own() -> None:
 
 
 def test_gradcheck() -> None:
-    from abw.torch import _Run
+    from abw.torch.layer import _Run
 
     made = layer(3)
     graph = made.model.graph(TREES)
     parameters = list(made.parameters())
 
-    def run(*values: Any) -> Any:  # noqa: ANN401
+    def run(*values: Any) -> Any:
         return _Run.apply(made, graph, *values)
 
     with pytest.warns(UserWarning, match="double precision"):
@@ -96,14 +96,14 @@ def test_what_depends_on_gradients_is_refused() -> None:
         (made(TREES)["classes"].sum() + penalty).backward()
 
 
-def by_torch(made: Any) -> Any:  # noqa: ANN401
+def by_torch(made: Any) -> Any:
     file = io.BytesIO()
     torch.save(made, file)
     file.seek(0)
     return torch.load(file, weights_only=False)
 
 
-def by_pickle(made: Any) -> Any:  # noqa: ANN401
+def by_pickle(made: Any) -> Any:
     return pickle.loads(pickle.dumps(made))
 
 
@@ -111,7 +111,7 @@ def by_pickle(made: Any) -> Any:  # noqa: ANN401
 def test_the_model_around_it_is_compiled() -> None:
     made, head = layer(), torch.nn.Linear(5, 2)
 
-    def loss() -> Any:  # noqa: ANN401
+    def loss() -> Any:
         return torch.tanh(head(made(TREES)["classes"])).sum()
 
     def gradients() -> list[Any]:
@@ -129,7 +129,7 @@ def test_the_model_around_it_is_compiled() -> None:
 
 
 @pytest.mark.parametrize("again", [copy.deepcopy, by_pickle, by_torch])
-def test_a_copy_has_the_same_weights_and_memory_of_its_own(again: Any) -> None:  # noqa: ANN401
+def test_a_copy_has_the_same_weights_and_memory_of_its_own(again: Any) -> None:
     made = layer()
     with torch.no_grad():
         made.get_parameter("output-b").add_(1)

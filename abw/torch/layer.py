@@ -25,7 +25,7 @@ from abw.core.train.backward import Backward, Half
 from abw.core.train.checkpoint import named
 
 
-class Layer(torch.nn.Module):  # type: ignore[misc]
+class Layer(torch.nn.Module):
     """A model of abw as a PyTorch module: from instances to its outputs, which can be differentiated once.
 
     Its parameters and tables share memory with abw: an optimiser's changes count from the next call on,
@@ -34,7 +34,7 @@ class Layer(torch.nn.Module):  # type: ignore[misc]
     layer can be copied, pickled and saved as a whole.
     """
 
-    def __init__(self, spec: str, *, policy: str = "sufficient", **options: Any) -> None:  # noqa: ANN401
+    def __init__(self, spec: str, *, policy: str = "sufficient", **options: Any) -> None:
         """`options`: those of `abw.load`. Errors: as there, and AbwError for what cannot be trained."""
         super().__init__()
         self.model = api.load(spec, policy=policy, **options)
@@ -106,17 +106,17 @@ class Layer(torch.nn.Module):  # type: ignore[misc]
         return (*params.values, *params.tables)
 
 
-class _Run(torch.autograd.Function):  # type: ignore[misc]
+class _Run(torch.autograd.Function):
     """A mini-batch: begun forward, gone on with backward."""
 
     @staticmethod
-    def forward(ctx: Any, layer: Layer, graph: Graph, *parameters: torch.Tensor) -> Any:  # noqa: ANN401
+    def forward(ctx: Any, layer: Layer, graph: Graph, *parameters: torch.Tensor) -> Any:
         half = layer._begin(graph)
         ctx.layer, ctx.graph, ctx.half, ctx.versions = layer, graph, half, layer._versions()
         return tuple(torch.from_numpy(np.array(half.values(name))) for name in half.gradients)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:  # noqa: ANN401
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
         layer, half = ctx.layer, ctx.half
         if layer._versions() != ctx.versions:
             raise RuntimeError("the layer's parameters were changed between its forward and backward pass")
@@ -134,7 +134,7 @@ class _Run(torch.autograd.Function):  # type: ignore[misc]
         return None, None, *found
 
 
-class _Once(torch.autograd.Function):  # type: ignore[misc]
+class _Once(torch.autograd.Function):
     """Gradients that have none themselves.
 
     PyTorch's `once_differentiable` refuses less: what depends on parameters alone is a constant to it, and a
@@ -142,11 +142,11 @@ class _Once(torch.autograd.Function):  # type: ignore[misc]
     """
 
     @staticmethod
-    def forward(ctx: Any, *gradients: torch.Tensor) -> Any:  # noqa: ANN401
+    def forward(ctx: Any, *gradients: torch.Tensor) -> Any:
         return tuple(gradient.view_as(gradient) for gradient in gradients)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:  # noqa: ANN401
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         raise RuntimeError(
             "abw.torch.Layer can be differentiated once: what is made of its gradients has no gradients"
         )

@@ -1,0 +1,365 @@
+"""`batch(model)`: a PyTorch model written for one instance, run for many at once."""
+
+from __future__ import annotations
+
+import copy
+import math
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from abw.core.base.errors import AbwError
+from abw.core.ir.network import Network
+from abw.core.program.lessons import Recorded
+from abw.core.program.recording.values import Value
+from abw.core.program.running.fibers import Failed
+from abw.core.program.running.results import PLAIN
+from abw.core.program.running.runner import BatchRunner
+from abw.torch.gradients import Passes, Reader
+from abw.torch.recording.cells import PACKAGES, Cells, RestartError
+from abw.torch.recording.singles import op_region
+from abw.torch.recording.standins import Comparison, Concat, Ints, Maximum, Stack
+from abw.torch.refusals import fingerprint, refuse_unsupported
+from abw.torch.rewriting.rewriter import Rewriter
+from abw.torch.tracing.trace import CannotTrace
+from abw.torch.verify import verified
+
+DEFAULT_BATCH = 64
+# A function is rewritten, or recorded with more cells, this often before it is given up.
+MOST_ATTEMPTS = 200
+
+
+def batch(
+    model: torch.nn.Module,
+    *,
+    method: str = "forward",
+    batch: int = DEFAULT_BATCH,
+    threads: int | None = 1,
+    executor: str = "cpu",
+    policy: str = "critical",
+    verify: int = 0,
+) -> Batched:
+    """Make a function that runs a model's method for many instances at once, forward and backward.
+
+        fast = abw.torch.batch(model)
+        outputs = fast(trees)              # [model(tree) for tree in trees]
+        outputs = fast(trees, sentences)   # [model(*item) for item in zip(trees, sentences)]
+
+    `batch` instances run together. `threads`: None is one a core. `policy` schedules what decisions wait for.
+    `verify`: so many mini-batches are also run by PyTorch, one instance at a time; AbwError is raised if
+    values, or gradients, differ. The model stays as it is; its parameters are PyTorch's own.
+
+    Errors: AbwError for a model that cannot be batched, with the reason. See docs/torch.md.
+    """
+    return Batched(model, method, batch, threads, executor, policy, verify)
+
+
+class Batched:
+    """What `batch` makes: called with columns of instances it lists what the model returns for each."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        method: str,
+        batch: int,
+        threads: int | None,
+        executor: str,
+        policy: str,
+        verify: int,
+    ) -> None:
+        if batch < 1:
+            raise AbwError(f"batch cannot be {batch}", hint="1 or more")
+        if not callable(getattr(model, method, None)):
+            raise AbwError(f"the model has no method '{method}'")
+        self.model = model
+        self._options = (method, batch, threads, executor, policy, verify)
+        self._method, self._batch, self._verify = method, batch, verify
+        self._structure: Any = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin with a model whose parameters or modules are others than before."""
+        method, _, threads, executor, policy, _ = self._options
+        refuse_unsupported(self.model)
+        self._structure, self._settings = fingerprint(self.model)
+        self._cells = Cells(self.model, executor, policy, threads, op_region)
+        self._rewriter = Rewriter(self._cells, method)
+        self._passes: Passes | None = None
+        self._run: Any = None
+        self.nodes = self.batches = 0
+
+    def __call__(self, *columns: Sequence[Any]) -> list[Any]:
+        """Run the model for each instance: item i of each column are its arguments.
+
+        Errors: AbwError for what cannot be batched; what the model raises, with a note that names the
+        instance.
+        """
+        return list(self.stream(*columns))
+
+    def stream(self, *columns: Sequence[Any]) -> Iterator[Any]:
+        """Yield what a call gives, a mini-batch at a time."""
+        if not columns:
+            raise AbwError(
+                "there are no instances", hint="fast(instances), or a list for each argument of forward"
+            )
+        listed = [list(column) for column in columns]
+        if len({len(column) for column in listed}) > 1:
+            sizes = ", ".join(str(len(column)) for column in listed)
+            raise AbwError(f"the columns have {sizes} items", hint="one for each instance in each column")
+        items = list(zip(*listed, strict=True))
+        for first in range(0, len(items), self._batch):
+            some = items[first : first + self._batch]
+            self._check_model()
+            state = torch.get_rng_state()
+            outputs = self._mini_batch(some, first, state)
+            if self._verify:
+                self._verify -= 1
+                verified(self.model, self._method, some, first, outputs, state)
+            yield from outputs
+
+    def _check_model(self) -> None:
+        """See what was changed of the model since the last mini-batch."""
+        structure, settings = fingerprint(self.model)
+        if structure != self._structure:
+            self._begin()
+        elif settings != self._settings:
+            self._settings, self._rewriter.again = settings, True
+
+    def _mini_batch(self, items: list[Any], first: int, state: torch.Tensor) -> list[Any]:
+        if torch.is_autocast_enabled("cpu"):
+            raise AbwError(
+                "autocast is on: abw.torch runs in float32", hint="call it outside of torch.autocast"
+            )
+        cells, session = self._cells, self._cells.session
+        for _ in range(MOST_ATTEMPTS):
+            if self._rewriter.again:
+                self._run = self._rewriter.build()
+                self._rewriter.refuse_modes()
+            cells.begin()
+            runner, done = session.begin("cell"), None
+            try:
+                tasks = [runner.begin(self._program, item, first + i) for i, item in enumerate(items)]
+                outputs = None if cells.stale else self._finished(tasks, runner, items, first)
+                if outputs is not None:
+                    done = runner
+                    self.nodes, self.batches = runner.engine.nodes, runner.engine.batches
+                    return outputs
+            except RestartError:
+                pass
+            finally:
+                session.end(done)
+                cells.end()
+            torch.set_rng_state(state)
+        raise AbwError("the model needs new cells at each attempt", hint="see fast.report()")
+
+    def _program(self, item: Any) -> Any:
+        """What an instance runs."""
+        return settled(self._run(item))
+
+    def _finished(
+        self, tasks: list[Any], runner: BatchRunner, items: list[Any], first: int
+    ) -> list[Any] | None:
+        """Run to the end; the outputs, or None where cells were added."""
+        cells = self._cells
+        if cells.learns():
+            graph, local = runner.recorded()
+            reader: Any = None
+            if not cells.stale:
+                self._raise_failed(tasks, items, first)
+                ends = [task.ended for task in tasks]
+                made = Recorded(ends, graph, local, runner.base, ())
+                reader = Reader(cells, self._passes_of(graph.network), runner, made)
+        else:
+            for _ in runner.steps():
+                if cells.stale:
+                    return None
+            self._raise_failed(tasks, items, first)
+            reader = _Plain(runner)
+        return None if cells.stale else outputs_of([task.ended.result for task in tasks], reader)
+
+    def _passes_of(self, network: Network) -> Passes:
+        """The passes of a network: new ones where cells were added."""
+        if self._passes is None or self._passes.network is not network:
+            _, _, threads, executor, _, _ = self._options
+            self._passes = Passes(self._cells, network, executor, threads)
+        return self._passes
+
+    def _raise_failed(self, tasks: list[Any], items: list[Any], first: int) -> None:
+        """Raise the error of the first instance that failed, unless it is PyTorch's to raise."""
+        for i, task in enumerate(tasks):
+            if isinstance(task.ended, Failed):
+                error = task.ended.error
+                if isinstance(error, AbwError):
+                    raise error
+                if not isinstance(error, CannotTrace):
+                    with torch.no_grad():
+                        try:
+                            getattr(self.model, self._method)(*items[i])
+                        except type(error):  # the model's own
+                            error.add_note(f"in instance {first + i}")
+                            raise error from None
+                raise AbwError(
+                    f"{line_of(error)}: {said(error)}",
+                    hint="PyTorch runs this, abw.torch.batch does not: see docs/torch.md for what it takes",
+                ) from error
+
+    def report(self) -> str:
+        """Say which cells the model became, with lines, and what is no cell and why."""
+        from abw.torch.report import report
+
+        return report(self._cells, self._rewriter)
+
+    def train(self, mode: bool = True) -> Batched:
+        """Put the model into training mode."""
+        self.model.train(mode)
+        return self
+
+    def eval(self) -> Batched:
+        """Put the model into evaluation mode."""
+        return self.train(False)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or "model" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.model, name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Batched:
+        return Batched(copy.deepcopy(self.model, memo), *self._options)
+
+    def __reduce__(self) -> Any:
+        return Batched, (self.model, *self._options)
+
+    def __repr__(self) -> str:
+        return f"batch({self.model!r})"
+
+
+def line_of(error: BaseException) -> str:
+    """The file and line of the user's code where an error was raised."""
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((*PACKAGES, "<"))
+    ]
+    mine = [f for f in frames if "/abw/" not in f.filename or "/core/" not in f.filename]
+    return f"{mine[-1].filename}:{mine[-1].lineno}" if mine else "?"
+
+
+def said(error: BaseException) -> str:
+    """What an error says."""
+    return str(error) if isinstance(error, CannotTrace) else f"{type(error).__name__}: {error}"
+
+
+def settled(x: Any) -> Any:
+    """What a program returns, with values in the place of what was not computed yet."""
+    if isinstance(x, Concat):
+        return x.value()
+    if isinstance(x, Maximum):
+        return (x.values, x.indices)
+    if type(x) in (list, tuple):
+        return x if PLAIN.issuperset(map(type, x)) else type(x)([settled(y) for y in x])
+    if type(x) is dict:
+        return {k: settled(v) for k, v in x.items()}
+    if isinstance(x, Comparison):
+        return _Flags(x.tensor())
+    return _mapped(x, settled)
+
+
+class _Flags:
+    """A value of 0 and 1 that is returned as booleans."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class _Place:
+    """Where a tensor's rows are among those of its size; `k`: its dimension of rows, `flags`: booleans."""
+
+    __slots__ = ("count", "first", "flags", "k", "shape", "size")
+
+    def __init__(self, size: int, first: int, count: int, shape: Any, k: int | None = None) -> None:
+        self.size, self.first, self.count, self.shape, self.k, self.flags = (
+            size,
+            first,
+            count,
+            shape,
+            k,
+            False,
+        )
+
+
+class _Plain:
+    """Values of a mini-batch, by their handles."""
+
+    def __init__(self, runner: BatchRunner) -> None:
+        self._runner = runner
+
+    def read(self, handles: dict[int, list[int]]) -> dict[int, torch.Tensor]:
+        """Rows (m, size) for the handles of each size."""
+        return {
+            n: torch.from_numpy(np.ascontiguousarray(self._runner.values(some)))
+            for n, some in handles.items()
+        }
+
+
+def outputs_of(results: list[Any], reader: Any) -> list[Any]:
+    """Tensors for all values that programs returned; those of one size are read together."""
+    handles: dict[int, list[int]] = {}
+
+    def place(rows: Sequence[Any], shape: Any, k: int | None = None) -> _Place:
+        n = math.prod(rows[0].shape)
+        some = handles.setdefault(n, [])
+        some += [row.ref for row in rows]
+        return _Place(n, len(some) - len(rows), len(rows), shape, k)
+
+    def note(x: Any) -> Any:
+        if isinstance(x, Value):
+            found = place([x], tuple(x.shape))
+            return found if not x.detached_ else (_DETACHED, found)  # type: ignore[attr-defined]
+        if isinstance(x, Stack):
+            return place(x.rows, x.shape_, x.k)
+        if isinstance(x, Ints):
+            return x.tensor()
+        if isinstance(x, _Flags):
+            found = place([x.value], tuple(x.value.shape))
+            found.flags = True
+            return found
+        if type(x) in (list, tuple):
+            return x if PLAIN.issuperset(map(type, x)) else type(x)([note(y) for y in x])
+        return {k: note(v) for k, v in x.items()} if type(x) is dict else _mapped(x, note)
+
+    noted = [note(result) for result in results]
+    rows = reader.read(handles) if handles else {}
+
+    def made(x: Any) -> Any:
+        if isinstance(x, _Place):
+            part = rows[x.size][x.first : x.first + x.count]
+            if x.k is None or x.k == 0:
+                found = part.reshape(x.shape)
+            else:
+                shape = [x.count, *[s for i, s in enumerate(x.shape) if i != x.k]]
+                found = part.reshape(shape).movedim(0, x.k)
+            return found.bool() if x.flags else found
+        if type(x) in (list, tuple):
+            if len(x) == 2 and x[0] is _DETACHED:
+                return made(x[1]).detach()
+            return x if PLAIN.issuperset(map(type, x)) else type(x)([made(y) for y in x])
+        return {k: made(v) for k, v in x.items()} if type(x) is dict else _mapped(x, made)
+
+    return [made(x) for x in noted]
+
+
+_DETACHED = object()
+
+
+def _mapped(x: Any, change: Any) -> Any:
+    """A named tuple, or a dataclass, with its fields changed; anything else as it is."""
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return type(x)(*map(change, x))
+    if is_dataclass(x) and not isinstance(x, type):
+        found = copy.copy(x)
+        for f in fields(x):
+            object.__setattr__(found, f.name, change(getattr(x, f.name)))
+        return found
+    return x

@@ -1,0 +1,1 @@
+"""Instances recorded as calls of cells."""

@@ -1,0 +1,445 @@
+"""The cells, tables and parameters that a PyTorch model becomes: a library that grows with what is traced."""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from abw.core.base.errors import AbwError, Span
+from abw.core.exec.params import Params
+from abw.core.exec.registry import executor_of
+from abw.core.ir.cell import Cell, Op, Param, Port
+from abw.core.ir.libraries import library_of, with_reduction, with_type
+from abw.core.ir.model import Library, Table
+from abw.core.ir.network import Constant
+from abw.core.policy.registry import get_policy
+from abw.core.program.network import constants_of, shapes_of
+from abw.core.program.recording.recorder import Callee, Reduced
+from abw.core.program.recording.values import BITS, SHAPES, Value, kind_of
+from abw.core.program.session import How, Session
+from abw.torch.recording.standins import (
+    RECORDING,
+    Comparison,
+    Concat,
+    Stack,
+    of_kind,
+    plain,
+)
+from abw.torch.recording.tensorlike import make_tensor_like
+from abw.torch.tracing.trace import CannotTrace, Indices, Traced, core
+
+NOWHERE = Span("", 1)
+# Tensors that a stretch of code may compute.
+MOST_OUTPUTS = 16
+# Operations that take no cell, by their names: (cells, *arguments), or NotImplemented.
+DIRECT: dict[str, Callable[..., Any]] = {}
+PACKAGES = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
+_NUMBERS = count(1 << 11)  # beyond those of `abw.cells`
+
+
+class RestartError(BaseException):
+    """The model's functions are to be rewritten: the mini-batch has to be recorded again."""
+
+
+class MismatchError(Exception):
+    """A cell is called with values of other shapes than it was made for."""
+
+
+def _stacked(rows: Sequence[Any]) -> Any:
+    """Stack tensors of one size."""
+    return torch.stack([row.reshape(-1) for row in rows]).numpy()
+
+
+class TableRows(dict[int, Any]):
+    """Rows of an embedding as values, by their numbers."""
+
+    def __init__(self, cls: Any, first: int, rows: int) -> None:
+        super().__init__()
+        self._class, self._first, self._rows = cls, first, rows
+
+    def __missing__(self, row: Any) -> Any:
+        n = int(row)
+        if not 0 <= n < self._rows:
+            raise IndexError(f"index {n} is out of range: the embedding has {self._rows} rows")
+        found = self._class()
+        found.ref = ((-1 - self._first - n) << BITS) + self._class.kind_
+        self[row] = found
+        return found
+
+
+class Cells:
+    """The cells of a model. `stale` says that its functions are to be rewritten."""
+
+    def __init__(
+        self, model: torch.nn.Module, executor: str, policy: str, threads: int | None, one: Callable[..., Any]
+    ) -> None:
+        """`one(cells, name, arity, keywords)` makes a region of an operation, or None.
+
+        Errors: AbwError for what cannot be batched.
+        """
+        self.model, self._one = model, one
+        self.names = {id(p): n for n, p in (*model.named_parameters(), *model.named_buffers())}
+        self.stale = False
+        self.params: list[torch.Tensor] = []
+        self.tables: list[torch.Tensor] = []
+        self.padding: dict[int, int] = {}
+        self.notes: dict[str, None] = {}
+        self.seen_views: set[int] = set()
+        self.ops: dict[Any, Any] = {}
+        self.regions: list[Any] = []
+        self._param_number: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._classes: dict[Any, Any] = {}
+        self._types: dict[tuple[Cell, tuple[int, ...]], int] = {}
+        self._reductions: dict[Any, int] = {}
+        self._table_rows: dict[Any, TableRows] = {}
+        self._given: dict[Any, Any] = {}
+        self._inputs: dict[int, Constant] = {}
+        self._zeros: dict[int, int] = {}
+        self._versions: Any = None
+        self._held: list[torch.Tensor] = []
+        self._moved = 0
+        self._number = next(_NUMBERS)
+        chosen, how = get_policy(policy), How(policy, threads, 0)
+        self.session = Session(
+            self._library(), executor_of(executor, "float32"), chosen, how, lambda _: self.arrays()
+        )
+        self.session.inputs.stack = _stacked
+        self._define()
+
+    def _library(self) -> Library:
+        """The tables and vectors of the model."""
+        tables: list[Table] = []
+        for module in self.model.modules():
+            if isinstance(module, torch.nn.Embedding) and not self._is_table(module.weight):
+                if module.padding_idx is not None:
+                    self.padding[id(module.weight)] = module.padding_idx
+                rows, d = module.weight.shape
+                tables.append(Table(f"t{len(tables)}", rows, (d,), None, None, NOWHERE))
+                self.tables.append(module.weight)
+        params: list[Param] = []
+        for module in self.model.modules():
+            own = () if type(module).__module__.startswith("torch.nn") else module._parameters.values()
+            vectors = [p for p in own if p is not None and is_vector(p.shape)]
+            new = {id(p): p for p in vectors if (id(p), core(p.shape)) not in self._param_number}
+            params += [self._new_param(p, core(p.shape)) for p in new.values()]
+        return library_of("torch", tables=tables, params=params, outputs=MOST_OUTPUTS)
+
+    def _new_param(self, tensor: torch.Tensor, shape: tuple[int, ...]) -> Param:
+        number = self._param_number[id(tensor), shape] = len(self.params)
+        self.params.append(tensor)
+        return Param(self._name(tensor, number), shape)
+
+    def _name(self, tensor: torch.Tensor, number: int) -> str:
+        return str(self.names.get(id(tensor), f"constant{number}")).replace(".", "-")
+
+    def _is_table(self, weight: torch.Tensor) -> bool:
+        return any(table is weight for table in self.tables)
+
+    @property
+    def library(self) -> Library:
+        """The cells, tables and parameters so far."""
+        return self.session.library
+
+    def _define(self) -> None:
+        """Number what the library has: shapes, zeros, what instances bring along."""
+        library = self.library
+        shapes = shapes_of(library)
+        if len(shapes) > SHAPES:
+            raise AbwError(f"the model's tensors have {len(shapes)} sizes, of at most {SHAPES}")
+        self._kinds = {shape[0]: kind_of(self._number, n) for n, shape in enumerate(shapes)}
+        self._constants = constants_of(library)
+        for constant in self._constants:
+            if constant.kind == "field":
+                self._inputs[constant.shape[0]] = constant
+            elif constant.kind == "zeros":
+                self._zeros[constant.shape[0]] = (-1 - constant.first) << BITS
+
+    # cells --------------------------------------------------------------------------------------------------
+    def type_of(self, cell: Cell, params: Sequence[torch.Tensor]) -> int:
+        """The number of the type of a cell with these parameters; it is added, if it is new.
+
+        Errors: CannotTrace for a cell with too many outputs.
+        """
+        key = cell, tuple(map(id, params))
+        if key not in self._types:
+            if len(cell.outputs) > MOST_OUTPUTS:
+                raise CannotTrace(f"{len(cell.outputs)} tensors are computed in one stretch of code")
+            number = self._types[key] = len(self.library.types)
+            own: list[int | Param] = []
+            for tensor, port in zip(params, cell.params, strict=True):
+                known = self._param_number.get((id(tensor), port.shape))
+                own.append(self._new_param(tensor, port.shape) if known is None else known)
+            self._extend(with_type(self.library, replace(cell, name=f"cell{number}"), own))
+        return self._types[key]
+
+    def _extend(self, library: Library) -> None:
+        self.session.extend(library)
+        self._define()
+
+    def reduction(self, how: Any, cls: Any) -> Callable[[Any], Any]:
+        """The function that records the sum, mean or largest of a list of values of a class."""
+        key = how, math.prod(cls.shape)
+        if key not in self._reductions:
+            self._reductions[key] = len(self.library.types)
+            self._extend(with_reduction(self.library, how, [(key[1],)]))
+
+        def others(_: Reduced, values: Any) -> Any:
+            if len(values) == 1:
+                return self.as_class(values[0], cls)
+            return call([self.as_class(value, cls) for value in values])
+
+        made = Reduced(how, self._reductions[key], cls, cls, cls.kind_)
+        call = self.session.recorder.callable_reduction(made, others)
+        return call
+
+    def callee(
+        self, number: int, inputs: Sequence[Any], outputs: Sequence[Any], refuse: Callable[..., Any]
+    ) -> Any:
+        """The function that records a call of a cell with values of these classes; others go to `refuse`.
+
+        Errors: CannotTrace where a class has not the cell's shape.
+        """
+        cell = self.library.types[number].cell
+        assert cell is not None
+        ports = [*cell.inputs, *cell.output_ports]
+        for port, cls in zip(ports, [*inputs, *outputs], strict=True):
+            if (math.prod(cls.shape),) != port.shape:
+                raise CannotTrace(f"a tensor of {math.prod(cls.shape)} numbers where a cell has {port.shape}")
+        named = tuple((port.name, cls) for port, cls in zip(cell.inputs, inputs, strict=True))
+        added = tuple((o << BITS) + cls.kind_ for o, cls in enumerate(outputs))
+        callee = Callee(f"cell{number}", number, named, tuple(outputs), added)
+        return self.session.recorder.callable_cell(callee, lambda callee, args: refuse(*args))
+
+    def has_size(self, n: int) -> None:
+        """Let there be values of n numbers."""
+        if n not in self._kinds:
+            self.type_of(_same(n), [])
+
+    # values -------------------------------------------------------------------------------------------------
+    def value_class(self, shape: Sequence[int], detached: bool = False) -> Any:
+        """The class of values of a logical shape; `detached` ones have no gradient."""
+        key = (tuple(shape), detached)
+        found = self._classes.get(key)
+        if found is None:
+            n = math.prod(shape)
+            if n == 0:
+                raise CannotTrace("a tensor without elements")
+            self.has_size(n)
+            found = self.session.recorder.value_class(self.session, (n,))
+            make_tensor_like(self, found, key[0], self._kinds[n], detached)
+            self._classes[key] = found
+        return found
+
+    def as_class(self, value: Any, cls: Any) -> Any:
+        """The same value in another logical shape. Errors: CannotTrace for another number of elements."""
+        if of_kind(value) != cls.kind_:
+            raise CannotTrace(f"a tensor of shape {list(value.shape)} where {list(cls.shape)} is wanted")
+        found = cls()
+        found.ref = value.ref
+        return found
+
+    def viewed(self, value: Any, shape: Sequence[int]) -> Any:
+        """A view of a value."""
+        self.seen_views.add(value.ref)
+        return self.as_class(value, self.value_class(shape, value.detached_))
+
+    def as_value(self, x: Any, shape: Sequence[int]) -> Any:
+        """Whatever stands for a tensor of this shape, as one value. Errors: CannotTrace."""
+        if isinstance(x, Concat):
+            x = x.value()
+        if isinstance(x, Comparison):
+            x = x.tensor()
+        if type(x) is torch.Tensor:
+            x = self.given(x) if x.dtype is torch.float32 else x
+        if not isinstance(x, Value) or tuple(x.shape) != tuple(shape):
+            raise CannotTrace(f"a tensor of shape {list(shape)} is wanted")
+        return x
+
+    def detached(self, value: Any) -> Any:
+        """`Tensor.detach`: in training a value that cells do not read."""
+        if not self.learns():
+            return value
+        return self.as_class(value, self.value_class(value.shape, True))
+
+    def zero(self, shape: Sequence[int]) -> Any:
+        """Zeros of a logical shape: an object of its own."""
+        found = self.value_class(shape)()
+        found.ref = self._zeros[math.prod(shape)] + found.kind_
+        return found
+
+    def zeros(self, shape: Sequence[int]) -> Any:
+        """Zeros as `torch.zeros` has them: of two dimensions as rows that can be written."""
+        wide = [i for i, s in enumerate(shape) if s != 1]
+        if len(wide) <= 1:
+            return self.zero(shape)
+        k = wide[0]
+        rest = [s for i, s in enumerate(shape) if i != k]
+        found = Stack(self, [self.zero(rest) for _ in range(shape[k])], tuple(shape), k)
+        found.fresh = True
+        return found
+
+    def parameter(self, p: torch.Tensor) -> Any:
+        """A vector of the model's as a value."""
+        number = self._param_number[id(p), core(p.shape)]
+        constant = next(c for c in self._constants if c.kind == "param" and c.number == number)
+        found = self.value_class(tuple(p.shape))()
+        found.ref = ((-1 - constant.first) << BITS) + found.kind_
+        return found
+
+    def rows_of(self, weight: torch.Tensor, shape: Sequence[int]) -> TableRows:
+        """The rows of an embedding as values of a logical shape. Errors: CannotTrace."""
+        key = id(weight), tuple(shape)
+        if key not in self._table_rows:
+            number = next((n for n, table in enumerate(self.tables) if table is weight), None)
+            if number is None:
+                raise CannotTrace("an embedding whose weight belongs to no nn.Embedding of the model")
+            constant = next(c for c in self._constants if c.kind == "table" and c.number == number)
+            self._table_rows[key] = TableRows(self.value_class(shape), constant.first, weight.shape[0])
+        return self._table_rows[key]
+
+    def given(self, tensor: torch.Tensor) -> Any:
+        """A tensor that the instance brings along, as a value. Errors: CannotTrace."""
+        held = self._given.get(id(tensor))
+        if held is not None:
+            return held[1]
+        if tensor.dtype is not torch.float32 or tensor.device.type != "cpu":
+            raise CannotTrace(f"a tensor of {tensor.dtype} on {tensor.device}: float32 on the CPU is wanted")
+        found = self.value_class(tuple(tensor.shape))()
+        constant = self._inputs[tensor.numel()]
+        row = self.session.inputs.later(constant, tensor.detach())
+        found.ref = ((-1 - constant.first - row) << BITS) + found.kind_
+        self._given[id(tensor)] = (tensor, found)
+        return found
+
+    def given_rows(self, tensor: torch.Tensor, dim: int) -> list[torch.Tensor]:
+        """The rows of a tensor that the instance brings along; the same objects each time."""
+        key = (id(tensor), dim)
+        if key not in self._given:
+            self._given[key] = (tensor, list(tensor.unbind(dim)))
+        rows: list[torch.Tensor] = self._given[key][1]
+        return rows
+
+    def write(self, target: Any, made: Any) -> Any:
+        """Write in place, as `x += y` does. Errors: CannotTrace where that would be seen elsewhere."""
+        fresh = isinstance(target, Value) and (target.ref >= 0 or target.ref == self.zero(target.shape).ref)
+        if not fresh or target.ref in self.seen_views:
+            raise CannotTrace("a tensor is written in place that others may share: write x = x + y")
+        target.ref = self.as_value(made, target.shape).ref
+        return target
+
+    def owns(self, stack: Stack) -> bool:
+        """Whether a stack was made by `torch.zeros`: its rows may be replaced."""
+        return stack.fresh
+
+    # running ------------------------------------------------------------------------------------------------
+    def learns(self) -> bool:
+        """Whether gradients are wanted."""
+        return torch.is_grad_enabled() and any(p.requires_grad for p in self.model.parameters())
+
+    def arrays(self) -> Params:
+        """The parameters in PyTorch's own memory."""
+        library = self.library
+        values = [
+            t.detach().numpy().reshape(p.shape) for t, p in zip(self.params, library.params, strict=True)
+        ]
+        return Params(tuple(values), tuple(table.detach().numpy() for table in self.tables))
+
+    def versions(self) -> tuple[Any, ...]:
+        """What changes whenever a parameter is changed or replaced."""
+        tensors = (*self.params, *self.tables)
+        if len(self._held) != len(tensors) or not all(map(torch.Tensor.is_set_to, self._held, tensors)):
+            self._held, self._moved = [t.detach() for t in tensors], self._moved + 1
+        return self._moved, *[t._version for t in tensors]
+
+    def begin(self) -> None:
+        """Get ready for a mini-batch, with the parameters as they are."""
+        self.stale = False
+        self._given.clear()
+        self.seen_views.clear()
+        versions, had = self.versions(), self.session._engine is not None
+        engine = self.session.engine()
+        if had and versions != self._versions:
+            engine.update(self.arrays())
+        self._versions = versions
+        RECORDING.append(self)
+
+    def end(self) -> None:
+        """End what `begin` began."""
+        RECORDING.pop()
+
+    def waits(self) -> None:
+        """Called before a program waits, which takes no time where all is recorded again."""
+        if self.stale:
+            raise RestartError
+
+    # operations one by one ----------------------------------------------------------------------------------
+    def op(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """An operation of PyTorch's on its own: a cell of one operation."""
+        direct = DIRECT.get(name)
+        if direct is not None:
+            found = direct(self, *args, **kwargs)
+            if found is not NotImplemented:
+                return found
+        key = (name, len(args), tuple(kwargs))
+        region = self.ops.get(key)
+        if region is None:
+            region = self._one(self, name, len(args), tuple(kwargs))
+            if region is None:
+                return self.by_torch(name, args, kwargs)
+            self.ops[key] = region
+        return region.quick(*args, *kwargs.values())
+
+    def refuse_learning(self, what: str) -> None:
+        """Refuse what PyTorch computes amid a mini-batch where gradients are wanted: it would have none."""
+        if self.learns():
+            raise AbwError(
+                f"{place()}: {what} has no counterpart in cells, so that nothing could be learned through it",
+                hint="compute it outside of the model, write it otherwise, or use torch.no_grad()",
+            )
+
+    def by_torch(self, name: str, args: Sequence[Any], kwargs: dict[str, Any], why: str = "") -> Any:
+        """Let PyTorch compute an operation, after waiting for its arguments."""
+        if any(isinstance(a, Traced | Indices) for a in args):
+            raise CannotTrace(f"torch.{name} has no counterpart in cells")
+        reason = f" ({why})" if why else ""
+        self.refuse_learning(f"torch.{name}{reason}")
+        self.waits()
+        self.note(f"torch.{name} is computed by PyTorch, one instance at a time: it is no cell{reason}")
+        spaces = (torch.Tensor, torch, torch.nn.functional, torch.linalg, torch.special)
+        found = next((getattr(space, name) for space in spaces if hasattr(space, name)), None)
+        if found is None:
+            raise CannotTrace(f"torch.{name} has no counterpart in cells")
+        return found(*[plain(a) for a in args], **{k: plain(v) for k, v in kwargs.items()})
+
+    def note(self, said: str) -> None:
+        """Warn of what makes the model slow, once."""
+        if said not in self.notes:
+            self.notes[said] = None
+            warnings.warn(f"{place()}: {said}", stacklevel=2)
+
+
+def _same(n: int) -> Cell:
+    return Cell("cell", (Port("x0", (n,)),), (), (Op("identity", (0,), (n,)),), (("y0", 1),))
+
+
+def is_vector(shape: Sequence[int]) -> bool:
+    """Whether at most one dimension is not 1, and none is 0."""
+    return sum(s != 1 for s in shape) <= 1 and 0 not in shape
+
+
+def place() -> str:
+    """The file and line of the user's code that is run."""
+    frame: Any = sys._getframe(1)
+    while frame and (
+        frame.f_code.co_filename.startswith(PACKAGES) or frame.f_code.co_filename.startswith("<")
+    ):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "?"

@@ -1,0 +1,192 @@
+"""Regions: code on tensors that becomes cells, and records calls of them for values of an instance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from abw.core.base.errors import AbwError
+from abw.core.program.recording.values import Value
+from abw.torch.recording.arguments import Kinds, StructuralError, has_tensors
+from abw.torch.recording.cells import Cells, MismatchError, RestartError
+from abw.torch.recording.writer import Function, Written, write
+from abw.torch.tracing.stages import Step
+from abw.torch.tracing.trace import CannotTrace, DependsOnData, NeedsConstant, NeedsFixed, Trace
+
+# Kinds of arguments that a region is traced for before it is given up.
+MOST_VARIANTS = 24
+MOST_OPERATIONS = 128
+# Functions that are tried one after the other before kinds are looked up.
+MOST_CHAINED = 6
+
+
+class Region:
+    """Some code. `body(*args)` with symbols is traced; with values it would record each operation.
+
+    `install(function)` says what is called from now on. `blame(region, how, paths, error)` is told why the
+    code is no cell: "structural" or "constant" arguments, or what "cannot" be traced. `one` says that it is a
+    single operation, all of whose integers are constants. `otherwise(args, why)` is called where it cannot be
+    a cell; by default `body`.
+    """
+
+    def __init__(
+        self,
+        cells: Cells,
+        body: Function,
+        name: str,
+        *,
+        one: bool = False,
+        install: Callable[[Function], object] | None = None,
+        blame: Callable[..., object] | None = None,
+        otherwise: Callable[[tuple[Any, ...], str], Any] | None = None,
+        where: str = "",
+    ) -> None:
+        self.cells, self.body, self.name, self.where = cells, body, name, where
+        self.one, self.install, self._blame, self._otherwise = one, install, blame, otherwise
+        self.kinds = Kinds(cells, constant=one)
+        self.why = ""
+        self.steps: list[list[Step]] = []
+        self._variants: dict[Any, Written] = {}
+        self._fast: dict[Any, list[Callable[[Function], Function]]] = {}
+        self.quick: Function = self.slow
+        cells.regions.append(self)
+
+    def slow(self, *args: Any) -> Any:
+        """Find what was written for arguments of these kinds, or trace the code."""
+        if self.why:
+            return self._alone(args)
+        try:
+            if self.kinds.settle(args):
+                self._forget()
+            flat: list[Any] = []
+            key = self._key(args, flat)
+            found = self._variants.get(key)
+            if found is None:
+                found = self._trace(args)
+                if found is None:
+                    return self._alone(args)
+                self._key(args, flat := [])
+            return self._record(found, flat)
+        except StructuralError as error:
+            if self._blame is None:
+                return self._refuse("what is given is no tensor", args)
+            self._blame(self, "structural", error.paths, error)
+            return self.body(*args)
+        except CannotTrace as error:
+            return self._refuse(str(error), args, error)
+
+    def _record(self, written: Written, flat: list[Any]) -> Any:
+        try:
+            return written.record(flat)
+        except MismatchError:
+            rows = [self._alike(one) for one in flat]
+            try:
+                return written.record(rows)
+            except MismatchError:
+                raise CannotTrace("tensors of several shapes in one list") from None
+
+    def _alike(self, rows: Any) -> Any:
+        """Rows that are all of the first one's class."""
+        if isinstance(rows, list | tuple) and rows and isinstance(rows[0], Value):
+            return [r if type(r) is type(rows[0]) else self.cells.as_class(r, type(rows[0])) for r in rows]
+        return rows
+
+    def _forget(self) -> None:
+        """Forget what was written: arguments are taken in another way now."""
+        self._variants.clear()
+        self._fast.clear()
+        self._installed(self.slow)
+
+    def _installed(self, function: Function) -> None:
+        self.quick = function
+        if self.install is not None:
+            self.install(function)
+
+    def _refuse(self, why: str, args: tuple[Any, ...], error: Exception | None = None) -> Any:
+        """Give up this call alone."""
+        if self._blame is not None and error is not None and self._blame(self, "cannot", [], error):
+            return self.body(*args)
+        return self._alone(args, why)
+
+    def _alone(self, args: tuple[Any, ...], why: str = "") -> Any:
+        """Each operation by itself."""
+        if self._otherwise is not None:
+            return self._otherwise(args, why or self.why)
+        return self.body(*args)
+
+    def _key(self, args: tuple[Any, ...], flat: list[Any]) -> Any:
+        if self._blame is not None:
+            plain = [
+                (i,) for i, a in enumerate(args) if type(a) in (tuple, list, dict) and not has_tensors(a)
+            ]
+            if plain:
+                raise StructuralError(plain)
+        return tuple([self.kinds.key(a, (i,), flat) for i, a in enumerate(args)])
+
+    def _trace(self, args: tuple[Any, ...]) -> Any:
+        """Trace the code for arguments of these kinds; None where it cannot be a cell."""
+        if len(self._variants) >= (MOST_OPERATIONS if self.one else MOST_VARIANTS):
+            return self._fail(CannotTrace("it is called with too many kinds of arguments"))
+        for _ in range(16):
+            trace = Trace(self.cells.names)
+            key = self._key(args, [])
+            try:
+                symbols = self.kinds.symbols(trace, args)
+                result = self.body(*symbols)
+                made = write(self, trace, args, symbols, result)
+            except NeedsFixed as error:
+                more = self.kinds.lists(args) - self.kinds.fixed
+                if not more:
+                    return self._fail(error)
+                self.kinds.fixed |= more
+                self._forget()
+            except NeedsConstant as error:
+                if self._blame is not None:
+                    self._blame(self, "structural", [error.path], error)
+                self.kinds.constants.add(error.path)
+                self._forget()
+            except (RestartError, StructuralError):
+                raise
+            except AbwError:
+                raise
+            except Exception as error:  # whatever the user's code does with symbols
+                return self._fail(error)
+            else:
+                self._variants[key] = made
+                self.steps.append(made.steps)
+                if made.fast is not None:
+                    self._add_fast(tuple(map(type, args)), made.fast)
+                return made
+        return self._fail(CannotTrace("tracing does not settle"))
+
+    def _fail(self, error: Exception) -> Any:
+        decides = isinstance(error, DependsOnData)
+        self.why = str(error) if isinstance(error, CannotTrace) else f"{type(error).__name__}: {error}"
+        self._installed(self.slow)
+        if self._blame is not None:
+            self._blame(self, "decides" if decides else "cannot", [], error)
+
+    def _add_fast(self, kinds: tuple[type, ...], make: Callable[[Function], Function]) -> None:
+        """Call a function that looks for no keys, where arguments are of these classes."""
+        makes = self._fast.setdefault(kinds, [])
+        makes.append(make)
+        del makes[:-MOST_CHAINED]
+        chains = {k: self._chain(made) for k, made in self._fast.items()}
+        if len(chains) == 1:
+            self._installed(next(iter(chains.values())))
+        elif len({len(k) for k in chains}) > 1:
+            self._installed(self.slow)
+        else:
+            names = [f"a{i}" for i in range(len(kinds))]
+            classes = "".join(f"{n}.__class__, " for n in names)
+            every = ", ".join(names)
+            scope: dict[str, Any] = {"chains": chains, "slow": self.slow}
+            source = f"def choose({every}):\n    return chains.get(({classes}), slow)({every})"
+            exec(compile(source, f"<region {self.name}>", "exec"), scope)
+            self._installed(scope["choose"])
+
+    def _chain(self, makes: list[Callable[[Function], Function]]) -> Function:
+        found: Function = self.slow
+        for make in makes:
+            found = make(found)
+        return found

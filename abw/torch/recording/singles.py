@@ -1,0 +1,125 @@
+"""Operations of PyTorch's that are recorded one by one, outside of regions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from abw.core.program.recording.values import Value
+from abw.torch.recording.cells import DIRECT, Cells
+from abw.torch.recording.regions import Region
+from abw.torch.recording.standins import Concat, Ints, Stack
+from abw.torch.tracing.operations import elementwise
+from abw.torch.tracing.trace import DECIDING, MEANINGS, means
+
+
+@means("copied")
+def _copied(x):
+    return elementwise("mul", x, 1.0)
+
+
+def op_region(cells: Cells, name: str, arity: int, keywords: tuple[str, ...]) -> Region | None:
+    """An operation as a region, whose last arguments have these names; None for what cells do not have."""
+    meaning = MEANINGS.get(name)
+    if meaning is None or name in DECIDING:
+        return None
+
+    def body(*args: Any) -> Any:
+        return meaning(*args[:arity], **dict(zip(keywords, args[arity:], strict=True)))
+
+    def by_torch(args: tuple[Any, ...], why: str) -> Any:
+        return cells.by_torch(name, args[:arity], dict(zip(keywords, args[arity:], strict=True)), why)
+
+    return Region(cells, body, f"torch.{name}", one=True, otherwise=by_torch)
+
+
+def _stack(cells: Cells, tensors: Any, dim: int = 0) -> Any:
+    """torch.stack of values: rows, without any node."""
+    if not isinstance(tensors, list | tuple) or not tensors:
+        return NotImplemented
+    tensors = [_as_value(cells, t) for t in tensors]
+    shape = tuple(tensors[0].shape)
+    if not all(isinstance(t, Value) and tuple(t.shape) == shape for t in tensors):
+        return NotImplemented
+    d = dim % (len(shape) + 1)
+    return Stack(cells, tensors, (*shape[:d], len(tensors), *shape[d:]), d)
+
+
+def _as_value(cells: Cells, t: Any) -> Any:
+    if isinstance(t, Concat):
+        return t.value()
+    if (
+        type(t) is torch.Tensor
+        and t.dtype is torch.float32
+        and not t.requires_grad
+        and id(t) not in cells.names
+    ):
+        return cells.given(t)
+    return t
+
+
+def _cat(cells: Cells, tensors: Any, dim: int = 0, axis: int | None = None) -> Any:
+    """torch.cat of rows: a stack, without any node."""
+    if not isinstance(tensors, list | tuple) or not tensors:
+        return NotImplemented
+    if not all(isinstance(t, Value | Stack) for t in tensors) or not len(tensors[0].shape):
+        return NotImplemented
+    rank = len(tensors[0].shape)
+    d = (dim if axis is None else axis) % rank
+    rows: list[Any] = []
+    rest = _dropped(tensors[0].shape, d)
+    for t in tensors:
+        if len(t.shape) != rank or _dropped(t.shape, d) != rest:
+            return NotImplemented
+        if isinstance(t, Stack) and t.k == d:
+            rows += t.rows
+        elif isinstance(t, Value) and t.shape[d] == 1:
+            rows.append(t)
+        else:
+            return NotImplemented
+    if len(rows) == 1 and isinstance(tensors[0], Value):
+        return tensors[0].clone()  # type: ignore[attr-defined]
+    if math.prod(rest) == 1 and isinstance(tensors[0], Value):
+        return NotImplemented  # numbers side by side: a vector
+    return Stack(cells, rows, (*rest[:d], len(rows), *rest[d:]), d)
+
+
+def _dropped(shape: Any, d: int) -> tuple[int, ...]:
+    return tuple(s for i, s in enumerate(shape) if i != d)
+
+
+def _max(cells: Cells, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return x.max(dim, keepdim) if isinstance(x, Value) and type(dim) is int else NotImplemented  # type: ignore[attr-defined]
+
+
+def _argmax(cells: Cells, x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    return x.argmax(dim, keepdim) if isinstance(x, Value) else NotImplemented  # type: ignore[call-arg, arg-type]
+
+
+def _detach(cells: Cells, x: Any) -> Any:
+    return x.detach() if isinstance(x, Value) else NotImplemented if cells.learns() else x  # type: ignore[attr-defined]
+
+
+def _zeros_like(cells: Cells, x: Any, **_: Any) -> Any:
+    return cells.zeros(tuple(x.shape))
+
+
+def _embedding(
+    cells: Cells, index: Any, weight: Any, padding_idx: Any = None, *args: Any, **kwargs: Any
+) -> Any:
+    """A row by Python's integers, without any node."""
+    if isinstance(index, Ints) and len(index.items) == 1 and not args and not any(kwargs.values()):
+        return cells.rows_of(weight, (*index.shape_, weight.shape[1]))[index.items[0]]
+    return NotImplemented
+
+
+def _topk(cells: Cells, x: Any, *args: Any, **kwargs: Any) -> Any:
+    return x.topk(*args, **kwargs) if isinstance(x, Value) else NotImplemented  # type: ignore[attr-defined]
+
+
+DIRECT.update(
+    argmax=_argmax, cat=_cat, concat=_cat, detach=_detach, embedding=_embedding, max=_max, stack=_stack,
+    topk=_topk, zeros_like=_zeros_like,
+)  # fmt: skip

@@ -1,0 +1,342 @@
+"""Writes the Python function that records a region: a line for each cell, a comprehension over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from abw.core.program.recording.values import Value
+from abw.core.spec.cells.builder import Number
+from abw.torch.recording.arguments import guard
+from abw.torch.recording.cells import MismatchError
+from abw.torch.recording.standins import Concat, Ints, Stack
+from abw.torch.tracing.products import MaxPair
+from abw.torch.tracing.stages import Reduction, Step, stages
+from abw.torch.tracing.trace import (
+    FIRST,
+    CannotTrace,
+    Index,
+    Indices,
+    K,
+    Trace,
+    Traced,
+    TracedList,
+    numel,
+)
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A traced region: `record(flat)` records its calls. `fast(other)` is a function of the arguments
+    themselves, which leaves those of other kinds to `other`; None where kinds cannot be recognised without
+    keys.
+    """
+
+    steps: list[Step]
+    record: Callable[[list[Any]], Any]
+    fast: Callable[[Function], Function] | None
+
+
+class Pair(tuple):  # type: ignore[type-arg]
+    """The values of `torch.max(rows, dim)`; the indices are not known."""
+
+    def __new__(cls, values: Any) -> Pair:
+        return super().__new__(cls, (values, None))
+
+    @property
+    def values(self) -> Any:
+        """The largest elements."""
+        return self[0]
+
+
+def write(region: Any, trace: Trace, args: tuple[Any, ...], symbols: list[Any], result: Any) -> Written:
+    """Write what records a trace. Errors: CannotTrace."""
+    return _Writer(region, trace, args, symbols).write(result)
+
+
+class _Writer:
+    def __init__(self, region: Any, trace: Trace, args: tuple[Any, ...], symbols: list[Any]) -> None:
+        self.region, self.cells, self.trace, self.args, self.symbols = (
+            region,
+            region.cells,
+            trace,
+            args,
+            symbols,
+        )
+        self.scope: dict[str, Any] = {
+            "Concat": Concat, "Ints": Ints, "Pair": Pair, "Stack": Stack, "Tensor": torch.Tensor,
+            "as_class": self.cells.as_class, "cells": self.cells, "given": self.cells.given, "mask": mask,
+            "viewed": self.cells.viewed, "write": self.cells.write, "MismatchError": MismatchError,
+        }  # fmt: skip
+        self.outputs: list[Traced] = []
+        self.lines: list[str] = []
+        self.name: dict[int, str] = {}
+        self.row: dict[int, bool] = {}
+        self.classes: dict[int, Any] = {}
+
+    def note(self, prefix: str, thing: Any) -> str:
+        """Name a thing in the code."""
+        name = f"{prefix}{len(self.scope)}_"
+        self.scope[name] = thing
+        return name
+
+    def write(self, result: Any) -> Written:
+        template = self._template(result)
+        written = [(i, s) for i, s in enumerate(self.symbols) if isinstance(s, Traced) and s.written]
+        for i, symbol in written:
+            if not isinstance(self.args[i], Value) or len({id(a) for a in self.args}) < len(self.args):
+                raise CannotTrace("an argument is written in place: write x = x + y")
+            self.outputs.append(symbol)
+        for output in self.outputs:
+            output.v = self.trace.value(output)
+        steps = stages(self.trace, [output for output in self.outputs if output.v.number >= FIRST])
+        logical = {o.v.number: tuple(o.shape_) for o in reversed(self.outputs) if K not in o.shape_}
+        reads = {v for s in steps for v in ([s.source] if isinstance(s, Reduction) else s.reads) if v < FIRST}
+        self._leaves(reads, logical)
+        for step in steps:
+            if isinstance(step, Reduction):
+                self._reduction(step)
+            else:
+                self._stage(step, logical)
+        for i, symbol in written:
+            target = f"flat[{self.region.kinds.slots[i,]}]"
+            self.lines.append(f"write({target}, as_class({self.name[symbol.v.number]}, {target}.__class__))")
+        body = [*self.lines, f"return {self._back(template)}"]
+        self._compile("def record(flat):\n    " + "\n    ".join(body), self.scope)
+        return Written(steps, self.scope["record"], None if written else self._fast(steps, template, body))
+
+    def _compile(self, source: str, scope: dict[str, Any]) -> None:
+        exec(compile(source, f"<region {self.region.name}>", "exec"), scope)
+
+    def _template(self, x: Any) -> Any:
+        """The form of the result: what is computed is numbered in `outputs`."""
+        if isinstance(x, Traced):
+            if isinstance(x.v, Number) and x.v.value == 0.0 and K not in x.shape_:
+                return ("zeros", tuple(x.shape_))
+            joined = self._concatenated(x)
+            if joined:
+                return ("joined", joined, tuple(x.shape_))
+            self.outputs.append(x)
+            return ("value", len(self.outputs) - 1)
+        if isinstance(x, Indices):
+            if x.index.rows:
+                return ("indices", x.index.slot, tuple(x.shape))
+            return ("index", x.index.slot, tuple(x.shape))
+        if isinstance(x, Index):
+            return ("number", x.slot)
+        if isinstance(x, TracedList):
+            self.outputs.append(Traced(self.trace, x.element.v, (K, *x.element.shape_)))
+            return ("value", len(self.outputs) - 1)
+        if isinstance(x, MaxPair):
+            return ("pair", self._template(x[0]))
+        if isinstance(x, tuple | list):
+            return ("tuple", type(x), [self._template(y) for y in x])
+        if isinstance(x, dict):
+            return ("dict", {k: self._template(v) for k, v in x.items()})
+        return ("constant", x)
+
+    def _concatenated(self, x: Traced) -> tuple[int, ...]:
+        """The leaves that an output is the concatenation of, and nothing else."""
+        if self.region.one and self.region.name != "torch.cat":
+            return ()
+        if isinstance(x.v, Number) or K in x.shape_ or x.v.number < FIRST:
+            return ()
+        op = self.trace.builder.ops[x.v.number - FIRST]
+        leaves = [self.trace.leaves[a] for a in op.args if a < FIRST]
+        plain = len(leaves) == len(op.args) and all(
+            leaf.kind == "input" and leaf.what[0] in ("value", "tensor", "table") for leaf in leaves
+        )
+        return op.args if op.name == "concat" and len(op.shape) == 1 and plain else ()
+
+    def _leaves(self, reads: set[int], logical: dict[int, Any]) -> None:
+        cells, returned = self.cells, {o.v.number for o in self.outputs if o.v.number < FIRST}
+        for n in sorted(reads | returned):
+            leaf = self.trace.leaves[n]
+            if leaf.kind == "param":
+                raise CannotTrace("a parameter is returned")
+            name, what = f"v{n}", leaf.what
+            shape = leaf.shape if n in reads else logical.get(n, leaf.shape)
+            self.name[n], self.row[n] = name, leaf.kind == "row"
+            match what[0]:
+                case "value" | "rows":
+                    self.lines.append(f"{name} = flat[{what[1]}]")
+                    self.classes[n] = what[2]
+                case "table":
+                    rows = self.note("table", cells.rows_of(what[1], shape))
+                    self.lines.append(f"{name} = {rows}[flat[{what[2]}]]")
+                    self.classes[n] = cells.value_class(shape)
+                case "table-rows":
+                    rows = self.note("table", cells.rows_of(what[1], leaf.shape))
+                    self.lines.append(f"{name} = [{rows}[i] for i in flat[{what[2]}]]")
+                    self.classes[n] = cells.value_class(leaf.shape)
+                case "tensor":
+                    self.lines.append(f"{name} = given(flat[{what[1]}])")
+                    self.classes[n] = cells.value_class(what[2])
+                case "tensors":
+                    self.lines.append(f"{name} = [given(t) for t in flat[{what[1]}]]")
+                    self.classes[n] = cells.value_class(what[2])
+                case "mask":
+                    self._mask(n, name, what[1])
+
+    def _mask(self, n: int, name: str, p: float) -> None:
+        """What dropout multiplies with, drawn anew at each call."""
+        shape = self.trace.leaves[n].shape
+        self.classes[n] = self.cells.value_class(shape)
+        if not self.row[n]:
+            self.lines.append(f"{name} = given(mask({p!r}, {shape!r}))")
+            return
+        row = next(
+            (m for m, leaf in enumerate(self.trace.leaves) if leaf.kind == "row" and leaf.what[0] != "mask"),
+            None,
+        )
+        assert row is not None
+        slot = self.trace.leaves[row].what[2 if self.trace.leaves[row].what[0] == "table-rows" else 1]
+        self.lines.append(
+            f"{name} = [given(t) for t in mask({p!r}, (len(flat[{slot}]), *{shape!r})).unbind(0)]"
+        )
+
+    def _reduction(self, step: Reduction) -> None:
+        cls = self.classes[step.source]
+        reducer = self.note("reduce", self.cells.reduction(step.how, cls))
+        name = f"v{step.target}"
+        self.lines.append(f"{name} = {reducer}({self.name[step.source]})")
+        self.name[step.target], self.row[step.target], self.classes[step.target] = name, False, cls
+
+    def _stage(self, step: Any, logical: dict[int, Any]) -> None:
+        cells = self.cells
+        number = cells.type_of(step.cell, [self.trace.leaves[p].what for p in step.params])
+        made = []
+        for v, port in zip(step.gives, step.cell.output_ports, strict=True):
+            shape = logical[v] if not step.row and v in logical else port.shape
+            self.classes[v] = cells.value_class(shape)
+            self.name[v], self.row[v] = f"v{v}", step.row
+            made.append(self.classes[v])
+        takes = [self.classes[r] for r in step.reads]
+        self.single = (number, takes, made)
+        cell = self.note("cell", cells.callee(number, takes, made, _mismatch))
+        targets = [f"v{v}" for v in step.gives]
+        if not step.row:
+            self.lines.append(f"{', '.join(targets)} = {cell}({', '.join(self.name[r] for r in step.reads)})")
+            return
+        over = [r for r in step.reads if self.row[r]]
+        if not over:
+            raise CannotTrace("rows that are all the same")
+        names = [f"r{i}" for i in range(len(over))]
+        inner = ", ".join(names[over.index(r)] if r in over else self.name[r] for r in step.reads)
+        lists = ", ".join(self.name[r] for r in over)
+        source = lists if len(over) == 1 else f"zip({lists}, strict=True)"
+        target = targets[0] if len(targets) == 1 else "made"
+        self.lines.append(f"{target} = [{cell}({inner}) for {', '.join(names)} in {source}]")
+        if len(targets) > 1:
+            self.lines.append(f"{', '.join(targets)} = map(list, zip(*made))")
+
+    def _back(self, t: Any) -> str:
+        """Python that makes the result."""
+        match t[0]:
+            case "zeros":
+                return f"cells.zero({t[1]!r})"
+            case "constant":
+                return self.note("constant", t[1])
+            case "number":
+                return f"flat[{t[1]}]"
+            case "index":
+                return f"Ints([flat[{t[1]}]], {t[2]!r})"
+            case "indices":
+                shape = ", ".join(f"len(flat[{t[1]}])" if s is K else str(s) for s in t[2])
+                return f"Ints(flat[{t[1]}], ({shape},))"
+            case "tuple":
+                inner = ", ".join(self._back(x) for x in t[2])
+                return f"[{inner}]" if t[1] is list else f"({inner}{',' if inner else ''})"
+            case "dict":
+                return "{" + ", ".join(f"{k!r}: {self._back(v)}" for k, v in t[1].items()) + "}"
+            case "pair":
+                return f"Pair({self._back(t[1])})"
+            case "joined":
+                parts = ", ".join(self._part(n) for n in t[1])
+                at = max(range(len(t[2])), key=lambda i: t[2][i])
+                return f"Concat(cells, ({parts},), {(at, len(t[2]) - 1 - at)!r})"
+        return self._output(self.outputs[t[1]])
+
+    def _part(self, n: int) -> str:
+        leaf = self.trace.leaves[n]
+        if leaf.what[0] == "table":
+            return f"{self.note('table', self.cells.rows_of(leaf.what[1], leaf.shape))}[flat[{leaf.what[2]}]]"
+        return f"flat[{leaf.what[1]}]"
+
+    def _output(self, x: Traced) -> str:
+        n, shape = x.v.number, tuple(x.shape_)
+        name, cls = self.name[n], self.classes[n]
+        if K in shape:
+            element = tuple(s for s in shape if s is not K)
+            if not self.row[n]:
+                raise CannotTrace("one row, repeated, is returned")
+            if tuple(cls.shape) != element and numel(cls.shape) != numel(element):
+                raise CannotTrace("rows are returned in another shape")
+            sizes = ", ".join(f"len({name})" if s is K else str(s) for s in shape)
+            return f"Stack(cells, {name if n >= FIRST else f'list({name})'}, ({sizes},), {shape.index(K)})"
+        return name if shape == tuple(cls.shape) else f"viewed({name}, {shape!r})"
+
+    def _fast(self, steps: list[Step], template: Any, body: list[str]) -> Any:
+        names = [f"a{i}" for i in range(len(self.args))]
+        looks = bool(steps) or template[0] == "joined"
+        tests: list[str] = []
+        slots: list[str] = []
+        for i, (x, name) in enumerate(zip(self.args, names, strict=True)):
+            found = guard(self.region.kinds, x, (i,), name, self.note, looks)
+            if found is None:
+                return None
+            tests, slots = tests + found[0], slots + found[1]
+        direct = None if tests else self._direct(steps, template)
+        if direct is not None:
+            return direct
+        text = "\n            ".join(body)
+        for i, e in enumerate(slots):
+            text = text.replace(f"flat[{i}]", e)
+        every = ", ".join(names)
+        source = (
+            f"def fast({every}):\n    if {' and '.join(tests) or 'True'}:\n        try:\n            {text}\n"
+            f"        except MismatchError:\n            pass\n    return other({every})"
+        )
+
+        def make(other: Function) -> Function:
+            scope = {**self.scope, "other": other}
+            self._compile(source, scope)
+            return scope["fast"]  # type: ignore[no-any-return]
+
+        return make
+
+    def _direct(self, steps: list[Step], t: Any) -> Any:
+        """The cell's own function, where the region is one cell with the same arguments and results."""
+        if len(steps) != 1 or isinstance(steps[0], Reduction) or steps[0].row:
+            return None
+        step = steps[0]
+        one = t[0] == "value" or (
+            t[0] == "tuple" and t[1] is tuple and len(t[2]) > 1 and all(x[0] == "value" for x in t[2])
+        )
+        exact = all(
+            K not in o.shape_ and tuple(o.shape_) == tuple(self.classes[o.v.number].shape)
+            for o in self.outputs
+        )
+        takes = [self.trace.leaves[r].what[:2] if r < FIRST else None for r in step.reads]
+        if not one or not exact or [o.v.number for o in self.outputs] != list(step.gives):
+            return None
+        if takes != [("value", i) for i in range(len(self.args))]:
+            return None
+        number, inputs, made = self.single
+        return lambda other: self.cells.callee(number, inputs, made, other)
+
+
+def _mismatch(*_: object) -> Any:
+    raise MismatchError
+
+
+def mask(p: float, shape: tuple[int, ...]) -> torch.Tensor:
+    """What dropout multiplies with, drawn as PyTorch draws it."""
+    if p >= 1:
+        return torch.zeros(shape)
+    return torch.empty(shape).bernoulli_(1 - p).div_(1 - p)

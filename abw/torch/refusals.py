@@ -1,0 +1,62 @@
+"""Which models cannot be batched, and why; what of a model may be changed between calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from abw.core.base.errors import AbwError
+
+SCALARS = (int, float, bool, str, type(None))
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def refuse_unsupported(model: Any) -> None:
+    """Refuse what is not a plain module in float32 on the CPU. Errors: AbwError."""
+    if not isinstance(model, torch.nn.Module):
+        raise AbwError(f"abw.torch.batch takes an nn.Module, not {type(model).__name__}")
+    if isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_orig_mod"):
+        raise AbwError("the model is compiled by PyTorch", hint="give abw.torch.batch the module itself")
+    if any(getattr(torch.nn.modules.module, f"_global{name}", None) for name in HOOKS):
+        raise AbwError("PyTorch has hooks on all modules: they would not be called", hint="remove them first")
+    for name, module in model.named_modules():
+        _refuse_module(name or type(model).__name__, module)
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if isinstance(tensor, torch.nn.parameter.UninitializedParameter):
+            raise AbwError(f"{name} has no shape yet", hint="call the model once on an instance first")
+        whole = not tensor.dtype.is_floating_point and not isinstance(tensor, torch.nn.Parameter)
+        if tensor.device.type != "cpu" or not (tensor.dtype is torch.float32 or whole):
+            raise AbwError(
+                f"{name} is {tensor.dtype} on {tensor.device}: abw.torch runs in float32 on the CPU",
+                hint="model.float().cpu()",
+            )
+        if isinstance(tensor, torch.nn.Parameter) and not tensor.is_contiguous():
+            raise AbwError(f"{name} is not contiguous in memory", hint="p.data = p.data.contiguous()")
+
+
+def _refuse_module(name: str, module: torch.nn.Module) -> None:
+    if any(getattr(module, hooks, None) for hooks in HOOKS):
+        raise AbwError(f"{name} has hooks: they would not be called", hint="remove them, or run without abw")
+    if hasattr(module, "parametrizations"):
+        raise AbwError(
+            f"{name} is parametrised: its weights are computed at each access",
+            hint="torch.nn.utils.parametrize.remove_parametrizations(module, name)",
+        )
+
+
+def fingerprint(model: torch.nn.Module) -> tuple[Any, Any]:
+    """What cells were made for: modules and parameters; then modes and numbers, constants of the cells."""
+    structure: list[Any] = []
+    settings: list[Any] = []
+    for module in model.modules():
+        structure.append((id(module), type(module), *[len(getattr(module, hooks)) for hooks in HOOKS]))
+        structure.append(
+            [(n, id(p), *(() if p is None else (p.dtype, p.device))) for n, p in module._parameters.items()]
+        )
+        for key, value in module.__dict__.items():
+            if type(value) in SCALARS:
+                settings.append((key, value))
+            elif isinstance(value, torch.Tensor):
+                settings.append((key, id(value), value._version))
+    return structure, settings

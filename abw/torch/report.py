@@ -1,0 +1,25 @@
+"""What a model has become: its cells with the lines they come from, and what is no cell."""
+
+from __future__ import annotations
+
+from abw.core.base.errors import number_of
+from abw.torch.recording.cells import Cells
+from abw.torch.rewriting.rewriter import Rewriter
+from abw.torch.tracing.stages import Reduction, Step
+
+
+def report(cells: Cells, rewriter: Rewriter) -> str:
+    """Lines of text: a region each, then what PyTorch computes and what was not rewritten."""
+    lines = [f"{number_of(len(cells.library.types), 'cell')}; rewritten {number_of(rewriter.times, 'time')}"]
+    for region in cells.regions:
+        lines += [f"  {region.name}: {'; '.join(map(_said, steps))}" for steps in region.steps if steps]
+        if region.why:
+            lines.append(f"  {region.name}: one operation at a time: {region.why}")
+    lines += [f"  {name} is not rewritten: {why}" for name, why in rewriter.unwritten.items()]
+    return "\n".join([*lines, *cells.notes])
+
+
+def _said(step: Step) -> str:
+    if isinstance(step, Reduction):
+        return f"{step.how} of a list"
+    return f"{'for each row ' if step.row else ''}{number_of(len(step.cell.ops), 'operation')}"

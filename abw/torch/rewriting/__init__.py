@@ -1,0 +1,1 @@
+"""Functions of models rewritten so that stretches of tensor operations become cells."""

@@ -1,0 +1,283 @@
+"""What the form of an expression says: whether it may be part of a region, and whether it computes."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import textwrap
+import types
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from abw.torch.tracing import products, shaping  # register what PyTorch's operations mean
+from abw.torch.tracing.trace import MEANINGS
+
+assert products and shaping
+
+# Methods that only change a tensor's shape, or nothing, and that other classes have, too.
+WEAK = {
+    "size", "dim", "view", "reshape", "squeeze", "unsqueeze", "to", "cpu", "cuda", "float", "contiguous",
+    "clone",    "flatten", "t", "long",
+}  # fmt: skip
+METHODS = {n for n in MEANINGS if not n.startswith("__")} | {"size", "dim"}
+METHODS |= {f"{n}_" for n in METHODS}
+METHODS -= {
+    "type",
+    "int",
+    "bool",
+    "long",
+    "identity",
+    "alias",
+    "clip",
+    "detach",
+    "detach_",
+    "copied",
+    "gathered",
+}
+ATTRIBUTES = {"T", "shape"}
+MAKERS = {"zeros", "tensor", "LongTensor", "as_tensor", "zeros_like"}
+STATIC = (torch.nn.Module, torch.Tensor, int, float, bool, str, type(None), torch.dtype)
+GRADIENT_MODES = {
+    id(mode) for mode in (torch.no_grad, torch.inference_mode, torch.enable_grad, torch.set_grad_enabled)
+}
+
+
+class NotFound:
+    """What `Forms.static` gives where an expression depends on the instance."""
+
+
+def _functions() -> dict[int, Any]:
+    found = {}
+    for space in (torch, F, torch._C._nn, torch.special, torch.linalg):
+        for name in MEANINGS:
+            thing = getattr(space, name, None)
+            if callable(thing) and name not in ("detach", "copied", "gathered"):
+                found[id(thing)] = thing
+    for name in MAKERS:
+        found[id(getattr(torch, name))] = getattr(torch, name)
+    found[id(torch.autograd.Variable)] = torch.autograd.Variable
+    return found
+
+
+FUNCTIONS = _functions()
+
+
+@dataclass
+class Marks:
+    """What was learnt of a function: names that hold no tensors, lines and modules for no region."""
+
+    structural: set[str] = field(default_factory=set)
+    lines: set[int] = field(default_factory=set)
+    modules: set[str] = field(default_factory=set)
+
+
+def assigned_attributes(cls: type) -> set[str]:
+    """Attributes that methods other than __init__ assign."""
+    found = set()
+    for base in cls.__mro__:
+        if base.__module__.startswith("torch.") or base is object:
+            continue
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+        except (OSError, TypeError, SyntaxError):
+            continue
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef) and function.name != "__init__" and function.args.args:
+                me = function.args.args[0].arg
+                for node in ast.walk(function):
+                    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+                        if isinstance(node.value, ast.Name) and node.value.id == me:
+                            found.add(node.attr)
+                    elif (
+                        isinstance(node, ast.Call)
+                        and isinstance(node.func, ast.Name)
+                        and node.func.id == "setattr"
+                    ):
+                        found |= {str(c.value) for c in node.args[1:2] if isinstance(c, ast.Constant)}
+    return found
+
+
+class Forms:
+    """The forms of a function's expressions. `owner`: the module that it is a method of."""
+
+    def __init__(self, function: Any, owner: Any, marks: Marks) -> None:
+        """Errors: OSError, SyntaxError where the source cannot be read."""
+        self.function, self.owner, self.marks = function, owner, marks
+        self.assigned = _assigned(type(owner)) if owner is not None else set()
+        self.globals = function.__globals__
+        self.free = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        ast.increment_lineno(tree, function.__code__.co_firstlineno - 1)
+        found = tree.body[0]
+        if not isinstance(found, ast.FunctionDef) or found.name != function.__name__:
+            raise OSError("it is no function of its own")
+        self.tree: Any = found
+        self.tree.decorator_list = []
+        self.me = found.args.args[0].arg if owner is not None and found.args.args else None
+        self.locals = _locals(found)
+
+    def static(self, e: ast.expr) -> Any:
+        """The object that an expression means for every instance; NotFound otherwise."""
+        if isinstance(e, ast.Name):
+            if e.id == self.me:
+                return self.owner
+            if e.id in self.locals:
+                return NotFound
+            if e.id in self.free:
+                try:
+                    return self.free[e.id].cell_contents
+                except ValueError:
+                    return NotFound
+            return self.globals.get(e.id, getattr(builtins, e.id, NotFound))
+        if isinstance(e, ast.Attribute):
+            of = self.static(e.value)
+            if (
+                of is self.owner
+                and self.owner is not None
+                and (e.attr in self.assigned or e.attr in self.marks.modules)
+            ):
+                return NotFound
+            if isinstance(of, torch.nn.Module | types.ModuleType):
+                return getattr(of, e.attr, NotFound)
+        if isinstance(e, ast.Subscript) and isinstance(e.slice, ast.Constant):
+            of = self.static(e.value)
+            if isinstance(of, torch.nn.ModuleList | torch.nn.ModuleDict | torch.nn.Sequential):
+                try:
+                    return of[e.slice.value]
+                except (KeyError, IndexError, TypeError):
+                    return NotFound
+        return NotFound
+
+    def changes_gradients(self, e: ast.expr) -> bool:
+        """Whether a `with` statement's context switches gradients off or on."""
+        return id(self.static(e.func if isinstance(e, ast.Call) else e)) in GRADIENT_MODES
+
+    def operation(self, call: ast.Call) -> int:
+        """2 for an operation on tensors, 1 for one that only changes shapes, 0 for any other call."""
+        found = self.static(call.func)
+        if found is not NotFound:
+            if id(found) in FUNCTIONS:
+                return 1 if getattr(found, "__name__", "") in MAKERS else 2
+            if isinstance(found, torch.nn.Module) and found is not self.owner:
+                return 0 if any(map(_keeps_apart, found.modules())) else 2
+            return int(found is len)
+        if isinstance(call.func, ast.Attribute) and call.func.attr in METHODS:
+            if self.owner is not None and self.static(call.func.value) is self.owner:
+                return 0
+            if self.pure(call.func.value):
+                return 1 if call.func.attr in WEAK else 2
+        return 0
+
+    def pure(self, e: ast.expr) -> bool:
+        """Whether an expression may be part of a region."""
+        if getattr(e, "lineno", None) in self.marks.lines and not isinstance(e, ast.Name | ast.Constant):
+            return False
+        match e:
+            case ast.Constant():
+                return True
+            case ast.Name():
+                if e.id == self.me or e.id in self.marks.structural:
+                    return False
+                return e.id in self.locals or isinstance(self.static(e), int | float | bool | type(None))
+            case ast.Attribute():
+                found = self.static(e)
+                if found is not NotFound:
+                    return isinstance(found, STATIC) or id(found) in FUNCTIONS
+                if self.static(e.value) is not NotFound:
+                    return False
+                if e.attr == "values" and isinstance(e.value, ast.Call):
+                    return self.pure(e.value)
+                return e.attr in ATTRIBUTES and self.pure(e.value)
+            case ast.Subscript():
+                return self.pure(e.value) and self._constant_index(e.slice)
+            case ast.Call():
+                arguments = [a.value if isinstance(a, ast.Starred) else a for a in e.args]
+                return (
+                    self.operation(e) > 0
+                    and all(map(self.pure, arguments))
+                    and all(k.arg is not None and k.arg != "out" and self.pure(k.value) for k in e.keywords)
+                )
+            case ast.BinOp():
+                return self.pure(e.left) and self.pure(e.right)
+            case ast.UnaryOp():
+                return not isinstance(e.op, ast.Not) and self.pure(e.operand)
+            case ast.Tuple() | ast.List():
+                return all(map(self.pure, e.elts))
+            case ast.Starred():
+                return self.pure(e.value)
+        return False
+
+    def _constant_index(self, s: ast.expr) -> bool:
+        match s:
+            case ast.Constant():
+                return True
+            case ast.UnaryOp():
+                return isinstance(s.operand, ast.Constant)
+            case ast.Slice():
+                ends = (s.lower, s.upper, s.step)
+                return all(
+                    x is None or self._constant_index(x) or isinstance(self.static(x), int) for x in ends
+                )
+            case ast.Tuple():
+                return all(map(self._constant_index, s.elts))
+            case ast.BinOp():
+                return self._constant_index(s.left) and self._constant_index(s.right)
+            case ast.Attribute() | ast.Name():
+                return isinstance(self.static(s), int)
+        return False
+
+    def strength(self, node: ast.AST) -> int:
+        """2 where operations compute, 1 for arithmetic or shapes (of whatever it is), 0 for neither."""
+        found = 0
+        for e in ast.walk(node):
+            if isinstance(e, ast.Call):
+                found = max(found, self.operation(e))
+            elif isinstance(e, ast.BinOp | ast.UnaryOp):
+                found = max(found, 1)
+        return found
+
+
+def _keeps_apart(module: torch.nn.Module) -> bool:
+    """Whether a module's calls are no part of regions: it keeps state, or loops over a sequence."""
+    if isinstance(module, torch.nn.RNNBase | torch.nn.MultiheadAttention):
+        return True
+    return not type(module).__module__.startswith("torch.nn") and bool(_assigned(type(module)))
+
+
+_assigned: Any = lru_cache(maxsize=None)(assigned_attributes)
+
+
+def _locals(function: ast.FunctionDef) -> set[str]:
+    """All names that a function, or one inside of it, assigns."""
+    names = set[str]()
+    for node in ast.walk(function):
+        if isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+            names.add(node.id)
+        elif (isinstance(node, ast.FunctionDef | ast.ClassDef) and node is not function) or (
+            isinstance(node, ast.ExceptHandler) and node.name
+        ):
+            names.add(node.name or "")
+    return names
+
+
+def reads(node: ast.AST) -> set[str]:
+    """The names that are read; also those that an augmented assignment changes."""
+    found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    changed = {
+        n.target.id for n in ast.walk(node) if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)
+    }
+    return found | changed
+
+
+def writes(node: ast.AST) -> set[str]:
+    """The names that are assigned."""
+    return {
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store | ast.Del)
+    }

@@ -1,0 +1,346 @@
+"""The model as its rewritten functions see it: modules whose calls record, and their own `torch`."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import torch
+
+from abw.core.program.recording.values import Value
+from abw.torch.recording.cells import Cells, is_vector
+from abw.torch.recording.regions import Region
+from abw.torch.recording.standins import Comparison, Concat, Ints, Stack, as_ints, plain
+from abw.torch.rewriting.forms import assigned_attributes
+from abw.torch.tracing.trace import (
+    MEANINGS,
+    CannotTrace,
+    Index,
+    Indices,
+    K,
+    NeedsConstant,
+    Traced,
+    TracedList,
+    sizes_of,
+)
+
+
+class Shadow:
+    """A module as rewritten functions see it. What they assign to it stays with the instance."""
+
+    def __init__(self, rewriter: Any, module: torch.nn.Module) -> None:
+        self.rewriter, self.module = rewriter, module
+        self.stateful = bool(assigned_attributes(type(module)))
+        self._shared: Any = None
+        self._children: list[tuple[str, Shadow]] = []
+        self._fields: dict[str, Any] = {}
+
+    def fill(self, method: str) -> None:
+        """Make the class and fields of its instances; `method` is what a call of it calls."""
+        module, cls, cells = self.module, type(self.module), self.rewriter.cells
+        members = self.rewriter.methods(cls, module)
+        members["__call__"] = members.get(method) or getattr(cls, method)
+        members["__setattr__"], members["__delattr__"] = object.__setattr__, object.__delattr__
+        self.type = type(cls.__name__, (cls,), members)
+        self._fields = dict(module.__dict__)
+        for name, child in module._modules.items():
+            found = None if child is None else self._stand_in(child)
+            if isinstance(found, Shadow):
+                self._children.append((name, found))
+            else:
+                self._fields[name] = found
+        for name, p in module._parameters.items():
+            if p is not None and is_vector(p.shape):
+                self._fields[name] = cells.parameter(p)
+        self.stateful = self.stateful or any(child.stateful for _, child in self._children)
+
+    def _stand_in(self, child: torch.nn.Module) -> Any:
+        if type(child) is torch.nn.ModuleList:
+            return [_made(self._stand_in(c)) for c in child]
+        if type(child) is torch.nn.ModuleDict:
+            return {k: _made(self._stand_in(c)) for k, c in child.items()}
+        if type(child).__module__.startswith("torch.nn"):
+            return self.rewriter.module(child)
+        return self.rewriter.shadow(child)
+
+    def make(self) -> Any:
+        """One for an instance."""
+        if self._shared is not None:
+            return self._shared
+        made: Any = object.__new__(self.type)
+        made.__dict__.update(self._fields)
+        for name, child in self._children:
+            made.__dict__[name] = child.make()
+        if not self.stateful:
+            self._shared = made
+        return made
+
+
+def _made(found: Any) -> Any:
+    return found.make() if isinstance(found, Shadow) else found
+
+
+class StandInModule:
+    """What stands for a module of PyTorch's: all but its calls is the module's own."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["module"], name)
+
+
+def module_stand_in(cells: Cells, module: torch.nn.Module, name: str) -> Any:
+    """A module of PyTorch's whose calls are a region: an object of a class of its own."""
+    cls = type(type(module).__name__, (StandInModule,), {})
+
+    def install(function: Any) -> None:
+        setattr(cls, "__call__", staticmethod(function))  # noqa: B010
+
+    def by_torch(args: tuple[Any, ...], why: str) -> Any:
+        said = f"{name} ({type(module).__name__})"
+        if why:
+            cells.refuse_learning(f"{said} ({why})")
+            cells.note(f"{said} is computed by PyTorch, one instance at a time: {why}")
+        cells.waits()
+        return module(*[plain(a) for a in args])
+
+    region = Region(cells, module, name, install=install, otherwise=by_torch)
+    install(region.slow)
+    made = cls()
+    made.__dict__["module"] = module
+    return made
+
+
+class Recurrent:
+    """nn.LSTM, nn.GRU or nn.RNN over one sequence: a loop of cells."""
+
+    def __init__(self, cells: Cells, module: torch.nn.RNNBase, name: str) -> None:
+        """Errors: CannotTrace."""
+        self.cells, self.module = cells, module
+        self._lstm = isinstance(module, torch.nn.LSTM)
+        if module.proj_size:
+            raise CannotTrace(f"{name}: an LSTM with proj_size")
+        kind = module.mode.lower()
+        meaning = MEANINGS[f"{kind}_cell"]
+        self._steps: list[list[Any]] = []
+        for layer in range(module.num_layers):
+            for end in [f"_l{layer}", f"_l{layer}_reverse"][: 2 if module.bidirectional else 1]:
+                weights = [
+                    getattr(module, f"{n}{end}", None)
+                    for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+                ]
+                self._steps.append(self._step(meaning, weights, f"{name}{end}"))
+
+    def _step(self, meaning: Any, weights: list[Any], name: str) -> list[Any]:
+        def body(x: Any, h: Any, *c: Any) -> Any:
+            return meaning(x, (h, *c) if c else h, *weights)
+
+        holder: list[Any] = []
+        region = Region(self.cells, body, name, install=lambda function: holder.__setitem__(0, function))
+        holder.append(region.slow)
+        return holder
+
+    def __call__(self, x: Any, state: Any = None) -> Any:
+        """Outputs of all steps and the last states, as the module gives them. Errors: CannotTrace."""
+        m, cells = self.module, self.cells
+        if isinstance(x, Concat):
+            x = x.value()
+        shape, both = tuple(getattr(x, "shape", ())), 2 if m.bidirectional else 1
+        along = 1 if m.batch_first and len(shape) == 3 else 0
+        if (
+            len(shape) not in (2, 3)
+            or (len(shape) == 3 and shape[1 - along] != 1)
+            or shape[-1] != m.input_size
+        ):
+            raise CannotTrace(
+                f"{type(m).__name__} of shape {list(shape)}: one sequence of {m.input_size} is wanted"
+            )
+        rows = self._rows(x, along)
+        lasts = []
+        for layer in range(m.num_layers):
+            sides = []
+            for back in range(both):
+                step = self._steps[layer * both + back]
+                s = self._first(state, layer * both + back)
+                outs = []
+                for r in reversed(rows) if back else rows:
+                    found = step[0](r, *s)
+                    s = found if self._lstm else (found,)
+                    outs.append(s[0])
+                lasts.append(s)
+                sides.append(outs[::-1] if back else outs)
+            rows = sides[0]
+            if both == 2:
+                rows = [
+                    cells.as_value(cells.op("cat", list(pair), 0), (2 * m.hidden_size,))
+                    for pair in zip(*sides, strict=True)
+                ]
+            if m.dropout and m.training and layer < m.num_layers - 1:
+                rows = [cells.op("dropout", r, m.dropout, True) for r in rows]
+        wide = m.hidden_size * both
+        out = Stack(
+            cells,
+            rows,
+            tuple(len(rows) if i == along else s for i, s in enumerate((*shape[:-1], wide))),
+            along,
+        )
+        middle = (1,) if len(shape) == 3 else ()
+        last = [
+            Stack(cells, [s[i] for s in lasts], (len(lasts), *middle, m.hidden_size), 0)
+            for i in range(2 if self._lstm else 1)
+        ]
+        return out, (tuple(last) if self._lstm else last[0])
+
+    def _rows(self, x: Any, along: int) -> list[Any]:
+        size, cells = (self.module.input_size,), self.cells
+        if isinstance(x, Stack) and x.k == along:
+            cls = cells.value_class(size)
+            return [r if r.__class__ is cls else cells.as_class(r, cls) for r in x.rows]
+        if isinstance(x, torch.Tensor):
+            return [cells.given(r.reshape(-1)) for r in cells.given_rows(x, along)]
+        return [cells.as_value(r.reshape(-1), size) for r in x.unbind(along)]
+
+    def _first(self, state: Any, number: int) -> Any:
+        size = (self.module.hidden_size,)
+        if state is None:
+            return (self.cells.zero(size),) * (2 if self._lstm else 1)
+        given = state if self._lstm else (state,)
+        return tuple(self.cells.as_value(g[number].reshape(-1), size) for g in given)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["module"], name)
+
+
+FLOATS = (torch.Tensor, torch.FloatTensor)
+WHOLE = (torch.Tensor, torch.LongTensor)
+
+
+def is_instance(x: Any, classes: Any) -> bool:
+    """`isinstance`: what stands for a tensor is one."""
+    if builtins.isinstance(x, classes):
+        return True
+    if builtins.isinstance(x, Value | Stack | Concat | Comparison | Traced):
+        wanted: Any = FLOATS
+    elif builtins.isinstance(x, Ints | Indices):
+        wanted = WHOLE
+    elif builtins.isinstance(x, Index):
+        wanted = (int,)
+    else:
+        return False
+    return any(c in wanted for c in (classes if type(classes) is tuple else (classes,)))
+
+
+def length(x: Any) -> Any:
+    """`len` in what is traced: K for a list of unknown length."""
+    if isinstance(x, Traced):
+        return x.shape_[0]
+    return K if isinstance(x, TracedList) else builtins.len(x)
+
+
+def variable(x: Any, *_: Any, **__: Any) -> Any:
+    """`torch.autograd.Variable`."""
+    return x
+
+
+class TorchSpace:
+    """`torch` as rewritten functions see it: whole numbers and zeros are made for cells."""
+
+    def __init__(self, cells: Cells) -> None:
+        self._cells = cells
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+    def tensor(
+        self, data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **kw: Any
+    ) -> Any:
+        """`torch.tensor`."""
+        index = first_index(data)
+        if index is not None:
+            shape: list[int] = []
+            while isinstance(data, list | tuple) and len(data) == 1:
+                shape.append(1)
+                data = data[0]
+            if data is index and dtype in (None, torch.long, torch.int64):
+                return Indices(index, shape)
+            raise NeedsConstant(index.path)
+        if dtype in (None, torch.long, torch.int64) and all_ints(data):
+            return data if isinstance(data, Ints) else as_ints(data)
+        if isinstance(data, Value | Stack | Concat):
+            return self._cells.detached(data) if isinstance(data, Value) else data
+        return torch.tensor(plain(data), dtype=dtype, device=device, requires_grad=requires_grad, **kw)
+
+    def LongTensor(self, *data: Any) -> Any:  # noqa: N802
+        """`torch.LongTensor`."""
+        if len(data) == 1 and isinstance(data[0], list | tuple):
+            return self.tensor(data[0], dtype=torch.long)
+        return torch.LongTensor(*data)
+
+    def as_tensor(self, data: Any, dtype: Any = None, device: Any = None) -> Any:
+        """`torch.as_tensor`."""
+        if isinstance(data, torch.Tensor | Value | Stack | Concat | Ints) or hasattr(data, "__array__"):
+            return (
+                data
+                if isinstance(data, Value | Stack | Concat | Ints)
+                else torch.as_tensor(data, dtype=dtype)
+            )
+        return self.tensor(data, dtype=dtype)
+
+    def zeros(self, *shape: Any, dtype: Any = None, size: Any = None, **kw: Any) -> Any:
+        """`torch.zeros`."""
+        sizes = sizes_of(shape or (size,))
+        plain_sizes = (
+            all(type(s) is int for s in sizes) and 0 not in sizes and sum(s != 1 for s in sizes) <= 2
+        )
+        if (
+            dtype in (None, torch.float32)
+            and plain_sizes
+            and not kw.get("requires_grad")
+            and not kw.get("out")
+        ):
+            return self._cells.zeros(sizes)
+        if any(s is K for s in sizes):
+            operator_index(sizes)
+        return torch.zeros(sizes, dtype=dtype, **{k: v for k, v in kw.items() if k != "device"})
+
+    def stack(self, tensors: Any, dim: int = 0, **kw: Any) -> Any:
+        """`torch.stack`."""
+        return (
+            tensors.stack(dim)
+            if isinstance(tensors, TracedList)
+            else torch.stack(_listed(tensors), dim, **kw)
+        )
+
+    def cat(self, tensors: Any, dim: int = 0, **kw: Any) -> Any:
+        """`torch.cat`."""
+        dim = kw.pop("axis", dim)
+        if isinstance(tensors, TracedList):
+            return tensors.cat(dim)
+        tensors = _listed(tensors)
+        if tensors and isinstance(tensors[0], Value | Stack):
+            return self._cells.op("cat", tensors, dim)
+        return torch.cat(tensors, dim, **kw)
+
+    concat = concatenate = cat
+
+
+def _listed(tensors: Any) -> Any:
+    return list(tensors) if isinstance(tensors, Stack) else tensors
+
+
+def operator_index(sizes: Any) -> None:
+    """Raise what a size of unknown length raises."""
+    for s in sizes:
+        s.__index__()
+
+
+def all_ints(x: Any) -> bool:
+    """Whether there are whole numbers alone in nested lists."""
+    if isinstance(x, list | tuple):
+        return bool(x) and all(map(all_ints, x))
+    return isinstance(x, Ints) or (isinstance(x, int) and not isinstance(x, bool))
+
+
+def first_index(x: Any) -> Index | None:
+    """The first index that is traced in nested lists."""
+    if isinstance(x, list | tuple):
+        return next((found for y in x if (found := first_index(y)) is not None), None)
+    return x if isinstance(x, Index) else None

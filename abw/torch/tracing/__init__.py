@@ -1,0 +1,1 @@
+"""Code on tensors traced into cells."""

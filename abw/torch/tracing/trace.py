@@ -1,0 +1,446 @@
+"""Tensors of one instance as symbols, while code is traced into cells.
+
+A `Traced` stands for a tensor inside a cell. It is no torch.Tensor: PyTorch's functions and modules hand it
+to `__torch_function__`, so that the code that is traced runs as it is. What an operation means in cells is
+registered in `MEANINGS`, by `operations.py`, `shaping.py` and `products.py`; shapes are inferred and checked
+by the builder of cells (`core/spec/cells/builder.py`).
+
+Shapes: a vector may be given as (d,), (1, d), (1, 1, d), … A `Traced` has that *logical* shape; the cell has
+it without ones, as a vector or matrix. So `view`, `squeeze`, `unsqueeze` and `t` of a vector cost nothing. A
+tensor stacked from a list whose length differs from instance to instance has one dimension `K` of unknown
+size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from abw.core.ir.cell import Op
+from abw.core.ir.shapes import ShapeError, Size
+from abw.core.spec.cells.builder import Builder, Listed, Number
+from abw.core.spec.cells.builder import Value as Built
+
+# Operations of a trace are numbered from here on, what it is given from 0.
+FIRST = 1 << 20
+# The name of a reduction over K begins so: it is no operation of a cell.
+REDUCE = "reduce:"
+
+
+class CannotTrace(Exception):  # noqa: N818 (it is caught and turned into a message)
+    """Code that cannot become a cell, and why."""
+
+
+class NeedsFixed(CannotTrace):
+    """A list of unknown length has to be traced element by element."""
+
+
+class NeedsConstant(CannotTrace):
+    """An integer has to be a constant of the cell; `path` says which argument it is."""
+
+    def __init__(self, path: tuple[Any, ...]) -> None:
+        super().__init__("a number of the instance is computed with")
+        self.path = path
+
+
+class DependsOnData(CannotTrace):
+    """The numbers of a tensor are asked for: a decision."""
+
+
+class UnknownSize:
+    """The size of the dimension K, which cannot be used as a number."""
+
+    def __repr__(self) -> str:
+        return "K"
+
+    def _unknown(self, *_: object) -> Any:
+        raise NeedsFixed("the length of a list is used as a number")
+
+    __index__ = __int__ = __float__ = __bool__ = _unknown
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _unknown
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = _unknown
+    __lt__ = __le__ = __gt__ = __ge__ = _unknown
+
+
+K: Any = UnknownSize()
+# A logical shape: integers, and K at most once.
+Logical = tuple[Any, ...]
+
+
+def core(shape: Sequence[Any]) -> tuple[int, ...]:
+    """The shape that a cell has for a logical one: without K and ones. Errors: CannotTrace."""
+    sizes = tuple(s for s in shape if s is not K and s != 1)
+    if len(sizes) > 2:
+        raise CannotTrace(f"a tensor of shape {list(shape)} is neither vector nor matrix")
+    if 0 in sizes:
+        raise CannotTrace("a tensor without elements")
+    return sizes or (1,)
+
+
+def numel(shape: Sequence[Any]) -> int:
+    """The number of elements, of one row where there is K."""
+    return math.prod(s for s in shape if s is not K)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """What a trace is given: an "input" (a value a call), a "row" (a value a row of K) or a "param".
+
+    `shape` is that in the cell. `what` says where it comes from: a tensor for a param; for others
+    ("value" | "rows", slot, class), ("table" | "table-rows", weight, slot) or ("tensor" | "tensors", slot,
+    shape).
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    what: Any
+
+
+class Index:
+    """An integer that differs from call to call: it can name a row of an embedding, and nothing else."""
+
+    __slots__ = ("path", "rows", "slot", "trace")
+
+    def __init__(self, trace: Trace, path: tuple[Any, ...], slot: int, rows: bool = False) -> None:
+        self.trace, self.path, self.slot, self.rows = trace, path, slot, rows
+
+    def _constant(self, *_: object) -> Any:
+        raise NeedsConstant(self.path)
+
+    __index__ = __int__ = __bool__ = __float__ = __iter__ = __len__ = __getitem__ = _constant
+    __hash__ = _constant
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = __pow__ = __rpow__ = _constant
+    __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __mod__ = __rmod__ = _constant
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _constant
+
+
+class Indices:
+    """A tensor of whole numbers that differ from call to call."""
+
+    dtype = torch.int64
+
+    def __init__(self, index: Index, shape: Sequence[Any]) -> None:
+        self.index, self.shape = index, tuple(shape)
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return dispatch(func, args, kwargs or {})
+
+    def item(self) -> Index:
+        """The integer."""
+        return self.index
+
+    def unsqueeze(self, dim: int) -> Indices:
+        d = dim % (len(self.shape) + 1)
+        return Indices(self.index, (*self.shape[:d], 1, *self.shape[d:]))
+
+    def squeeze(self, dim: int | None = None) -> Indices:
+        kept = [
+            s for i, s in enumerate(self.shape) if s != 1 or (dim is not None and i != dim % len(self.shape))
+        ]
+        return Indices(self.index, kept)
+
+    def view(self, *shape: Any) -> Indices:
+        sizes = sizes_of(shape)
+        if any(s is K for s in self.shape) or numel(self.shape) != 1:
+            raise NeedsFixed("indices of unknown number in another shape")
+        return Indices(self.index, tuple(1 if s == -1 else s for s in sizes))
+
+    reshape = view
+
+    def to(self, *_: Any, **__: Any) -> Indices:
+        return self
+
+    long = cuda = cpu = detach = clone = to
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+
+class Trace:
+    """The operations of a piece of code, and what it is given (`leaves`)."""
+
+    def __init__(self, known: Container[int] = ()) -> None:
+        """`known`: the ids of the model's parameters and buffers."""
+        self.builder, self.known = Builder(FIRST), known
+        self.leaves: list[Leaf] = []
+        self.looked_up: dict[tuple[int, int], Traced] = {}
+        self._params: dict[int, int] = {}
+
+    def input(self, shape: Sequence[Any], what: Any, *, row: bool = False) -> Traced:
+        """A tensor given to each call, or (`row`) for each row of K."""
+        n = numel(shape)
+        self.leaves.append(Leaf("row" if row else "input", (n,), what))
+        value = Built(len(self.leaves) - 1, (Size(n, str(n)),))
+        return Traced(self, self.shaped(value, core(shape)), shape)
+
+    def param(self, tensor: torch.Tensor) -> Traced:
+        """A parameter, or a buffer, of the cell."""
+        if id(tensor) not in self._params:
+            self._params[id(tensor)] = len(self.leaves)
+            self.leaves.append(Leaf("param", core(tensor.shape), tensor))
+        number = self._params[id(tensor)]
+        sizes = tuple(Size(n, str(n)) for n in self.leaves[number].shape)
+        return Traced(self, Built(number, sizes), tuple(tensor.shape))
+
+    def shaped(self, value: Any, shape: Sequence[int]) -> Any:
+        """A value in another shape of the cell."""
+        if isinstance(value, Number) or value.shape == tuple(shape):
+            return value
+        return self.apply("reshape", value, *(Number(float(s)) for s in shape))
+
+    def value(self, traced: Traced) -> Built:
+        """As a value, where a number stands for all elements."""
+        if isinstance(traced.v, Number):
+            shape = core(traced.shape_)
+            sizes = tuple(Size(n, str(n)) for n in shape)
+            return self.builder.constant(Listed(sizes, (traced.v.value,) * math.prod(shape)), "")
+        return traced.v  # type: ignore[no-any-return]
+
+    def reduce(self, how: str, traced: Traced) -> Built:
+        """A reduction over K."""
+        v = self.value(traced)
+        self.builder.ops.append(Op(REDUCE + how, (v.number,), v.shape))
+        return Built(self.builder.next - 1, v.sizes)
+
+    def apply(self, name: str, *operands: Any) -> Any:
+        """The result of an operation of cells. Errors: CannotTrace."""
+        try:
+            return self.builder.apply(name, list(operands))
+        except ShapeError as error:
+            raise CannotTrace(f"{name}: {error.message}") from None
+
+
+class Traced:
+    """A tensor inside a cell. `v`: a value of the cell, or a Number where all elements are one number.
+
+    `written` says that the tensor was written in place; `source` is the tensor that it is a view of.
+    """
+
+    __slots__ = ("shape_", "source", "trace", "v", "viewed", "written")
+    dtype, device, layout = torch.float32, torch.device("cpu"), torch.strided
+    requires_grad = is_cuda = is_nested = is_sparse = False
+
+    def __init__(self, trace: Trace, v: Any, shape: Sequence[Any]) -> None:
+        self.trace, self.v, self.shape_ = trace, v, tuple(shape)
+        self.written, self.viewed = False, False
+        self.source: Traced | None = None
+        # kernels read as much memory as the shape says
+        if not isinstance(v, Number) and math.prod(v.shape) != numel(self.shape_):
+            raise CannotTrace(f"a tensor of shape {list(shape)} made of {math.prod(v.shape)} numbers")
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return dispatch(func, args, kwargs or {})
+
+    @property
+    def shape(self) -> Logical:
+        return self.shape_
+
+    @property
+    def T(self) -> Traced:  # noqa: N802
+        return MEANINGS["t"](self)  # type: ignore[no-any-return]
+
+    @property
+    def data(self) -> Traced:
+        return self
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape_)
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape_ if dim is None else self.shape_[dim]
+
+    def dim(self) -> int:
+        return len(self.shape_)
+
+    ndimension = dim
+
+    def __len__(self) -> int:
+        first = self.shape_[0]
+        if first is K:
+            raise NeedsFixed("the length of a list is used as a number")
+        return int(first)
+
+    def __getattr__(self, name: str) -> Any:
+        base = base_name(name)
+        if base in MEANINGS:
+            if base != name:
+                return lambda *args, **kwargs: self.write(MEANINGS[base](self, *args, **kwargs))
+            return lambda *args, **kwargs: MEANINGS[name](self, *args, **kwargs)
+        if name in DECIDING:
+            raise DependsOnData(f".{name} asks for numbers")
+        raise CannotTrace(f"torch.Tensor.{name} has no counterpart in cells")
+
+    def write(self, made: Traced) -> Traced:
+        """Write in place. Errors: CannotTrace where other tensors may share the memory."""
+        if self.source is not None or self.viewed:
+            raise CannotTrace("a tensor is written in place of which there are views: write x = x + y")
+        if tuple(made.shape_) != self.shape_:
+            raise CannotTrace(
+                f"a tensor of shape {list(self.shape_)} is written by one of {list(made.shape_)}"
+            )
+        self.v, self.written = made.v, True
+        return self
+
+    def __iter__(self):
+        first = self.shape_[0]
+        if first is K:
+            raise NeedsFixed("a list of unknown length is gone through")
+        return iter([MEANINGS["__getitem__"](self, i) for i in range(first)])
+
+    def _asked(self, *_: object) -> Any:
+        raise DependsOnData("a number of a tensor is asked for")
+
+    __bool__ = __float__ = __int__ = __index__ = _asked
+    __hash__ = object.__hash__
+
+    def __setitem__(self, key: object, value: object) -> None:
+        raise CannotTrace("a part of a tensor is written in place")
+
+    def __repr__(self) -> str:
+        return f"Traced{list(self.shape_)}"
+
+
+class TracedList:
+    """A list of unknown length of tensors that are all alike: to be stacked or concatenated."""
+
+    def __init__(self, element: Traced) -> None:
+        self.element = element
+
+    def stack(self, dim: int = 0) -> Traced:
+        shape = self.element.shape_
+        d = dim % (len(shape) + 1)
+        return Traced(self.element.trace, self.element.v, (*shape[:d], K, *shape[d:]))
+
+    def cat(self, dim: int = 0) -> Traced:
+        shape = self.element.shape_
+        d = dim % len(shape)
+        if shape[d] != 1:
+            raise NeedsFixed("cat of a list along a dimension that is not 1")
+        return Traced(self.element.trace, self.element.v, (*shape[:d], K, *shape[d + 1 :]))
+
+    def _fixed(self, *_: object) -> Any:
+        raise NeedsFixed("a list is gone through element by element")
+
+    __iter__ = __getitem__ = __len__ = __bool__ = _fixed
+
+
+# What asks for numbers of a tensor.
+DECIDING = {
+    "item", "tolist", "numpy", "argmax", "argmin", "topk", "nonzero", "multinomial", "any", "all",
+    "__array__",
+}  # fmt: skip
+# What PyTorch's operations mean in cells, by their names.
+MEANINGS: dict[str, Callable[..., Any]] = {}
+
+
+def means(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as the meaning of operations of these names."""
+
+    def note(function: Callable[..., Any]) -> Callable[..., Any]:
+        MEANINGS.update(dict.fromkeys(names, function))
+        return function
+
+    return note
+
+
+def views(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The same for operations whose results share memory with their first argument."""
+
+    def note(function: Callable[..., Any]) -> Callable[..., Any]:
+        def view(x: Any, *args: Any, **kwargs: Any) -> Any:
+            found = function(x, *args, **kwargs)
+            for one in found if isinstance(found, tuple) else (found,):
+                if isinstance(one, Traced) and one is not x and isinstance(x, Traced):
+                    one.source, x.viewed = x, True
+            return found
+
+        MEANINGS.update(dict.fromkeys(names, view))
+        return function
+
+    return note
+
+
+def base_name(name: str) -> str:
+    """The name of an operation without the `_` of those in place."""
+    return name[:-1] if name.endswith("_") and not name.startswith("_") else name
+
+
+def dispatch(func: Any, args: Any, kwargs: Any) -> Any:
+    """What a function of PyTorch's means for symbols. Errors: CannotTrace."""
+    name = getattr(func, "__name__", str(func))
+    base = base_name(name)
+    meaning = MEANINGS.get(base)
+    if name == "__get__" or meaning is None:
+        if base in DECIDING:
+            raise DependsOnData(f"torch.{name} asks for numbers")
+        raise CannotTrace(f"torch.{name} has no counterpart in cells")
+    if base != name:
+        return args[0].write(meaning(*args, **kwargs))
+    if kwargs.pop("inplace", False):
+        return args[0].write(meaning(*args, **kwargs))
+    if kwargs.get("out") is not None:
+        raise CannotTrace(f"torch.{name} writes to `out`")
+    return meaning(*args, **kwargs)
+
+
+def trace_of(*args: Any) -> Trace | None:
+    """The trace of the first symbol among some arguments."""
+    for arg in args:
+        if isinstance(arg, Traced):
+            return arg.trace
+        if isinstance(arg, tuple | list):
+            found = trace_of(*arg)
+            if found is not None:
+                return found
+    return None
+
+
+def traced(trace: Trace, x: Any) -> Traced:
+    """Whatever an operation is given, as a symbol. Errors: CannotTrace."""
+    if isinstance(x, Traced):
+        return x
+    if isinstance(x, torch.Tensor):
+        if isinstance(x, torch.nn.Parameter) or x.requires_grad or id(x) in trace.known:
+            return trace.param(x)
+        if x.dtype.is_floating_point and x.dtype != torch.float32 and x.dim():
+            raise CannotTrace(f"a tensor of {x.dtype}")
+        flat = x.detach().reshape(-1)
+        if x.numel() and bool((flat == flat[0]).all()):
+            return Traced(trace, Number(float(flat[0])), tuple(x.shape))
+        raise CannotTrace("a tensor of numbers is made inside: make it in __init__, by register_buffer")
+    if isinstance(x, int | float) and not isinstance(x, bool):
+        if not math.isfinite(x):
+            raise CannotTrace(f"the number {x}")
+        return Traced(trace, Number(float(x)), ())
+    raise CannotTrace(f"{type(x).__name__} in an operation on tensors")
+
+
+def sizes_of(args: Sequence[Any]) -> tuple[Any, ...]:
+    """Sizes given one by one, or as a tuple."""
+    if len(args) == 1 and isinstance(args[0], tuple | list | torch.Size):
+        return tuple(args[0])
+    return tuple(args)
+
+
+def dims_of(dim: Any, rank: int) -> list[int]:
+    """The dimensions that `dim` names: all where it is None or empty. Errors: CannotTrace."""
+    if dim is None or dim in ((), []):
+        return list(range(rank))
+    return [axis(d, rank) for d in (dim if isinstance(dim, tuple | list) else (dim,))]
+
+
+def axis(dim: int, rank: int) -> int:
+    """A dimension counted from the first. Errors: CannotTrace where there is none."""
+    if not -max(rank, 1) <= dim < max(rank, 1):
+        raise CannotTrace(f"dimension {dim} of a tensor of {rank}")
+    return dim % max(rank, 1)

@@ -1,0 +1,88 @@
+"""Compares what ran batched with PyTorch, one instance at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from abw.core.base.errors import AbwError
+
+# Of the largest element.
+TOLERANCE = 1e-3
+HINT = "what the model keeps from one instance to the next, or writes in place, cannot be batched"
+
+
+def verified(
+    model: torch.nn.Module, method: str, items: list[Any], first: int, outputs: list[Any], state: torch.Tensor
+) -> None:
+    """Raise AbwError where values or gradients differ; `state` is the random state before the outputs."""
+    now = torch.get_rng_state()
+    torch.set_rng_state(state)
+    try:
+        wanted = [getattr(model, method)(*item) for item in items]
+    finally:
+        torch.set_rng_state(now)
+    for i, (theirs, ours) in enumerate(zip(wanted, outputs, strict=True)):
+        if why := unlike(theirs, ours, "the result"):
+            raise AbwError(f"instance {first + i} is computed otherwise than by PyTorch: {why}", hint=HINT)
+    _gradients(model, wanted, outputs)
+
+
+def _gradients(model: torch.nn.Module, wanted: list[Any], outputs: list[Any]) -> None:
+    """Compare the gradients of a sum of all outputs, each with a factor of its own."""
+    params = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    both = []
+    for some in (wanted, outputs):
+        tensors = [t for t in tensors_of(some) if t.requires_grad]
+        if not tensors:
+            return
+        factors = [torch.linspace(0.5, 1.5, t.numel()).view(t.shape) for t in tensors]
+        both.append(
+            torch.autograd.grad(tensors, list(params.values()), factors, retain_graph=True, allow_unused=True)
+        )
+    for name, theirs, ours in zip(params, *both, strict=True):
+        zeros = torch.zeros(())
+        a, b = (zeros if g is None else g for g in (theirs, ours))
+        scale = max(float(a.abs().max()), 1e-3)
+        if not float((a - b).abs().max()) <= TOLERANCE * scale:
+            raise AbwError(f"the gradient of {name} is another than PyTorch's", hint=HINT)
+
+
+def tensors_of(x: Any) -> list[torch.Tensor]:
+    """All tensors in nested lists, tuples and dicts."""
+    if isinstance(x, torch.Tensor):
+        return [x]
+    if isinstance(x, dict):
+        x = list(x.values())
+    return [t for y in x for t in tensors_of(y)] if isinstance(x, list | tuple) else []
+
+
+def unlike(a: Any, b: Any, where: str) -> str:
+    """What differs between two results; '' where they are alike."""
+    if isinstance(a, torch.Tensor):
+        if not isinstance(b, torch.Tensor) or a.shape != b.shape or a.dtype != b.dtype:
+            return f"{where} is {_kind(b)}, not {_kind(a)}"
+        if not a.numel():
+            return ""
+        if a.dtype.is_floating_point:
+            scale = max(float(a.detach().abs().max()), 1e-3)
+            off = float((a - b).detach().abs().max()) / scale
+            return "" if off <= TOLERANCE else f"{where} differs by {off:.1e} of its largest element"
+        return "" if torch.equal(a, b) else f"{where} differs"
+    if isinstance(a, list | tuple):
+        if not isinstance(b, list | tuple) or len(a) != len(b):
+            return f"{where} has {len(b) if isinstance(b, list | tuple) else 'no'} parts, not {len(a)}"
+        parts = enumerate(zip(a, b, strict=True))
+        return next((why for i, (x, y) in parts if (why := unlike(x, y, f"{where}[{i}]"))), "")
+    if isinstance(a, dict):
+        if not isinstance(b, dict) or a.keys() != b.keys():
+            return f"{where} has other keys"
+        return next((why for k in a if (why := unlike(a[k], b[k], f"{where}[{k!r}]"))), "")
+    if isinstance(a, int | float | str | bool | type(None)):
+        return "" if a == b else f"{where} is {b!r}, not {a!r}"
+    return ""
+
+
+def _kind(x: Any) -> str:
+    return f"a tensor {list(x.shape)} of {x.dtype}" if isinstance(x, torch.Tensor) else type(x).__name__

@@ -1,0 +1,3 @@
+"""Kernels are compiled as in `tests/core`."""
+
+from tests.core.conftest import quickly_compiled as quickly_compiled

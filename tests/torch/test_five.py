@@ -1,0 +1,130 @@
+"""The five models that people ask for: values, decisions and gradients are PyTorch's."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import runpy
+import tempfile
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
+pytest.importorskip("greenlet", reason="models that decide need greenlet: pip install greenlet")
+
+from abw.torch import batch  # noqa: E402
+from tests.torch.models import FIVE, assert_alike, check, five, gradients, loss_of  # noqa: E402
+
+
+@pytest.mark.parametrize("name", FIVE)
+def test_values_decisions_and_gradients_are_pytorchs(name):
+    model, columns = five(name)
+    fast = check(model.eval(), *columns)
+    report = fast.report()
+    assert "cell" in report
+    assert "one operation at a time" not in report
+
+
+def test_stretches_of_code_are_cells_and_are_named_by_their_lines():
+    model, columns = five("tree")
+    fast = batch(model)
+    with torch.no_grad():
+        fast(*columns)
+    report = fast.report()
+    assert report.startswith("2 cells")
+    assert report.count("BinaryTreeLSTM.traverse, line") == 2
+
+
+def test_mini_batches_of_any_size_give_the_same():
+    model, columns = five("parser", count=7)
+    with torch.no_grad():
+        wanted = [model(*item) for item in zip(*columns, strict=True)]
+        for size in (1, 3, 64):
+            assert_alike(wanted, batch(model, batch=size)(*columns))
+        assert_alike(wanted, list(batch(model, batch=2).stream(*columns)))
+
+
+@pytest.mark.parametrize("name", FIVE)
+def test_losses_of_a_training_follow_pytorchs(name):
+    model, columns = five(name)
+    twin = copy.deepcopy(model)
+    fast = batch(model)
+    losses: list[list[float]] = []
+    for trained, forward in (
+        (twin, lambda: [twin(*item) for item in zip(*columns, strict=True)]),
+        (model, lambda: fast(*columns)),
+    ):
+        optimizer = torch.optim.Adam(trained.parameters(), lr=0.01)
+        losses.append([])
+        for _ in range(4):
+            outputs = forward()
+            loss = loss_of(outputs) ** 2
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(float(loss.detach()))
+    for theirs, ours in zip(*losses, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-3)
+    with torch.no_grad():
+        assert_alike([twin(*i) for i in zip(*columns, strict=True)], fast(*columns), 1e-3)
+
+
+def test_a_state_dict_loaded_between_calls_counts():
+    model, columns = five("tree")
+    other, _ = five("tree")
+    with torch.no_grad():
+        for p in other.parameters():
+            p.add_(0.1)
+        fast = batch(model)
+        fast(*columns)
+        model.load_state_dict(other.state_dict())
+        assert_alike([other(*i) for i in zip(*columns, strict=True)], fast(*columns))
+
+
+def test_copies_and_pickles_run_for_themselves():
+    model, columns = five("plans")
+    fast = batch(model)
+    with torch.no_grad():
+        wanted = fast(*columns)
+        for other in (copy.deepcopy(fast), pickle.loads(pickle.dumps(fast))):
+            for p in other.parameters():
+                p.mul_(2)
+            assert_alike([other.model(*i) for i in zip(*columns, strict=True)], other(*columns))
+        assert_alike(wanted, fast(*columns))
+
+
+def test_two_mini_batches_forward_then_backward():
+    model, columns = five("child-sum")
+    theirs = gradients(model, [model(*i) for i in zip(*columns, strict=True)])
+    fast = batch(model, batch=2)
+    for name, gradient in gradients(model, fast(*columns)).items():
+        assert_alike(theirs[name], gradient, 1e-5)
+
+
+def test_cells_that_a_later_mini_batch_adds_leave_earlier_gradients_as_they_are():
+    model, columns = five("plans", count=6)
+    theirs = gradients(model, [model(*i) for i in zip(*columns, strict=True)])
+    ours = gradients(model, batch(model, batch=1)(*columns))
+    for name, gradient in ours.items():
+        assert_alike(theirs[name], gradient, 1e-5)
+
+
+def test_parameters_changed_between_forward_and_backward_are_refused():
+    model, columns = five("tree")
+    loss = sum(out.sum() for out in batch(model)(*columns))
+    with torch.no_grad():
+        next(model.parameters()).add_(1)
+    with pytest.raises(RuntimeError, match="changed between"):
+        loss.backward()
+
+
+def test_the_example_of_the_docs():
+    text = (Path(__file__).parents[2] / "docs/torch.md").read_text(encoding="utf-8")
+    code = text.split("```python\n")[1].split("```")[0]
+    file = Path(tempfile.mkdtemp()) / "example.py"
+    file.write_text(code, encoding="utf-8")
+    scope = runpy.run_path(str(file))
+    model, trees = scope["model"], scope["trees"]
+    assert all(p.grad is not None for p in model.parameters())
+    assert_alike([model(tree) for tree in trees], scope["scores"])
