@@ -8,6 +8,7 @@ outputs, since the bits of an output do not depend on what else is in its batch;
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from threading import local
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ from abw.core.jit.decorators import inner, njit
 
 Ints = NDArray[np.int32]
 
+# Scratch memory that a thread keeps though a smaller graph needs less: 16 MB.
+MOST_SCRATCH = 1 << 22
 # Odd multipliers that spread the bits of a hash (Knuth's golden ratio; a prime of xxHash).
 SPREAD, MIX = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 
@@ -36,6 +39,10 @@ class Keys:
     operands may change places; 0 for other types. `alone` (T,): whether the type feeds itself and is in a
     loop with no other. `edges`: where edges are looked for, if the network is a model's at granularity
     `cell`. `leaves`: the types whose outputs are kept.
+
+    `facts` (T, 7): what `_number` knows of each type: the slots; the number of keys, and the first two of
+    them, or the first twice; the slots of a sum; where `Leaves.row_of` has its leaves, else -1, and the slot
+    that they are known by. `none` (T,): no type.
     """
 
     network: Network
@@ -46,6 +53,8 @@ class Keys:
     alone: NDArray[np.bool_]
     edges: EdgeSlots | None
     leaves: LeafTypes
+    facts: NDArray[np.int64]
+    none: NDArray[np.bool_]
 
 
 def keys_of(network: Network, edges: EdgeSlots | None = None) -> Keys:
@@ -61,7 +70,12 @@ def keys_of(network: Network, edges: EdgeSlots | None = None) -> Keys:
         keys[t, : len(apart)] = apart
     both = reach & reach.T
     alone = both.diagonal() & (both.sum(axis=1) == 1)
-    return Keys(network, order, slots, keys, pairs, alone, edges, leaf_types(network))
+    leaves, count = leaf_types(network), (keys >= 0).sum(axis=1)
+    s0 = np.maximum(keys[:, 0], 0)
+    s1 = np.where(count >= 2, keys[:, min(1, keys.shape[1] - 1)], s0)
+    facts = np.stack([slots, count, s0, s1, pairs, leaves.at, leaves.slot], axis=1).astype(np.int64)
+    none = np.zeros(len(types), np.bool_)
+    return Keys(network, order, slots, keys, pairs, alone, edges, leaves, facts, none)
 
 
 def _follows(network: Network, edges: EdgeSlots | None, t: int, s: int) -> bool:
@@ -95,28 +109,25 @@ def dedup(
     network, n = graph.network, len(graph)
     shift = network.width.bit_length() - 1
     operand = _first_rows(graph, apart)
-    stands = np.full(n, -1, np.int32)
-    bits = max(4, (2 * n - 1).bit_length())
-    room = np.empty((2, n + 1), np.int32)
-    held = (np.empty(0, np.int32) if leaves is None else leaves.row_of), keys.leaves.kept
+    scratch = _scratch(n)
+    nothing = np.empty(0, np.int32)
     kept, found = _number(
-        (keys.order, keys.keys, keys.alone),
-        _facts(graph, keys, apart, leaves),
-        held,
+        (keys.order, keys.keys, keys.alone, keys.facts),
+        (nothing if leaves is None else leaves.row_of, keys.leaves.kept),
         (graph.type_ptr, graph.operand_ptr, operand, graph.instance, graph.dag.type),
-        np.empty(0, np.int32) if part is None else part,
-        shift, np.full(1 << bits, -1, np.int32), stands, room[0], room[1],
+        nothing if part is None else part,
+        keys.none if apart is None else apart,
+        shift, scratch,
     )  # fmt: skip
     type_ptr, operand_ptr = np.zeros_like(graph.type_ptr), np.empty(kept + 1, np.int32)
-    nodes, number = np.empty((3, kept + 1), np.int32), np.full(n, -1, np.int32)
+    nodes, place = np.empty((3, kept + 1), np.int32), np.empty(n, np.int32)
     filled = _compact(
         (graph.type_ptr, graph.operand_ptr, operand, graph.vertex, graph.instance),
-        shift, stands, number, (type_ptr, operand_ptr, nodes[0], nodes[1], nodes[2]),
+        shift, scratch, place, (type_ptr, operand_ptr, nodes[0], nodes[1], nodes[2]),
     )  # fmt: skip
     operand, nodes = operand[:filled], nodes[:, :kept]
-    place = number - np.repeat(type_ptr[:-1], graph.type_sizes)
-    if found:
-        place[number < 0] = number[number < 0] + 1
+    number = scratch[NUMBER * n : (NUMBER + 1) * n]
+    epoch = None if leaves is None else leaves.epoch
     return replace(
         graph,
         type_ptr=type_ptr,
@@ -126,42 +137,25 @@ def dedup(
         dag=_dag(graph.dag, keys, nodes[0], type_ptr, operand_ptr, operand, shift),
         operand_ptr=operand_ptr,
         operand=operand,
-        distinct=Distinct(
-            graph.type_ptr, graph.instance, place, part, leaves.epoch if leaves else None, found
-        ),
+        distinct=Distinct(graph.type_ptr, graph.instance, place, part, epoch, found),
     )
 
 
-def _facts(
-    graph: Graph, keys: Keys, apart: NDArray[np.bool_] | None, leaves: Leaves | None
-) -> NDArray[np.int64]:
-    """What `_number` knows of each type (T, 11).
+# Scratch memory of a graph of n nodes: n numbers for each of these, and the table of hashes.
+STANDS, NUMBER, STACK, AT, TABLE = range(5)
+_THREAD = local()
 
-    Its first node, and the one behind its last; the number of operands of a node, if all have as many, and
-    where those of node 0 would begin; the number of keys, and the first two of them, or the first twice; the
-    slots of a sum; whether nodes stay apart; of leaves where `Leaves.row_of` has theirs, else -1, and the
-    slot that they are known by.
+
+def _scratch(n: int) -> Ints:
+    """Scratch memory of this thread for a graph of n nodes, which `_number` and `_compact` share.
+
+    The table has a power of two entries, four times in three as many as nodes or more.
     """
-    first, count = graph.type_ptr[:-1].astype(np.int64), (keys.keys >= 0).sum(axis=1)
-    base = graph.operand_ptr[graph.type_ptr[:-1]] - first * keys.slots
-    s0 = np.maximum(keys.keys[:, 0], 0)
-    s1 = np.where(count >= 2, keys.keys[:, min(1, keys.keys.shape[1] - 1)], s0)
-    stays = np.zeros(len(first)) if apart is None else apart
-    at = np.full(len(first), -1) if leaves is None else keys.leaves.at
-    columns = (
-        first,
-        graph.type_ptr[1:],
-        keys.slots,
-        base,
-        count,
-        s0,
-        s1,
-        keys.pairs,
-        stays,
-        at,
-        keys.leaves.slot,
-    )
-    return np.stack(columns, axis=1).astype(np.int64)
+    wanted = TABLE * n + (1 << max(4, (4 * n // 3).bit_length()))
+    memory: Ints | None = getattr(_THREAD, "memory", None)
+    if memory is None or not wanted <= len(memory) <= max(wanted, MOST_SCRATCH):
+        memory = _THREAD.memory = np.empty(wanted, np.int32)
+    return memory[:wanted]
 
 
 def _dag(
@@ -224,31 +218,34 @@ def _order_pairs(operand: Ints, low: int, slots: int) -> None:
 
 @njit
 def _number(
-    keys: tuple[Ints, Ints, NDArray[np.bool_]],
-    facts: NDArray[np.int64],
+    keys: tuple[Ints, Ints, NDArray[np.bool_], NDArray[np.int64]],
     leaves: tuple[Ints, Ints],
     graph: tuple[Ints, Ints, Ints, Ints, Ints],
     parts: Ints,
+    apart: NDArray[np.bool_],
     shift: int,
-    table: Ints,
-    stands: Ints,
-    stack: Ints,
-    at: Ints,
+    scratch: Ints,
 ) -> tuple[int, int]:
-    """Fill `stands` (n,), of -1: the node that stands for each; -2 - row for a leaf kept in that row.
+    """Write the node that stands for each, or -2 - row for a leaf that is kept in that row.
 
-    How many nodes stand for themselves, and how many are kept leaves.
+    They are the first n numbers of the `scratch` memory. The result: how many nodes stand for themselves, and
+    how many are kept leaves.
 
     Types are taken in an order in which nearly all nodes come after those that they read; where one does not,
-    those are numbered first, by way of `stack` and `at` (n + 1,). `operand` is rewritten to the nodes that
-    stand for those it names. `facts`: see `_facts`. `table`, of -1, has a power of two entries, twice as many
-    as nodes or more.
+    those are numbered first, by way of a stack. `operand` is rewritten to the nodes that stand for those it
+    names, and to the rows of kept leaves.
     """
-    order, slots, alone = keys
+    order, slots, alone, facts = keys
     row_of, held = leaves
     type_ptr, ptr, operand, instance, type_of = graph
+    n = len(type_of)
+    stands, stack = scratch[:n], scratch[STACK * n : (STACK + 1) * n]
+    at, table = scratch[AT * n : (AT + 1) * n], scratch[TABLE * n :]
+    stands[:] = -1
+    table[:] = -1
     divided, full, mask, kept, found_kept = len(parts) > 0, len(table) - 1, (1 << shift) - 1, 0, 0
-    first, last, width, base, count, s0, s1, several, free, at_leaf, by = 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, 0
+    first, last, width, base, count, s0, s1, several, at_leaf, by = 0, 0, 0, 0, 0, 0, 0, 0, -1, 0
+    free = False
     seed, here = np.uint64(0), slots[0]
     for k in range(len(order)):
         begin, behind, upward = int(type_ptr[order[k]]), int(type_ptr[order[k] + 1]), True
@@ -267,9 +264,10 @@ def _number(
                 if not first <= v < last:
                     t = int(type_of[v])
                     now, here, seed = facts[t], slots[t], np.uint64(t + 1) * np.uint64(MIX)
-                    first, last, width, base = now[0], now[1], now[2], now[3]
-                    count, s0, s1, several, free = now[4], now[5], now[6], now[7], now[8]
-                    at_leaf, by = now[9], now[10]
+                    width, count, s0, s1, several = now[0], now[1], now[2], now[3], now[4]
+                    first, last, free = int(type_ptr[t]), int(type_ptr[t + 1]), apart[t]
+                    at_leaf, by = now[5] if len(row_of) else -1, now[6]
+                    base = ptr[first] - first * width
                 end = int(ptr[v + 1])
                 while e < end:
                     r = operand[e]
@@ -293,7 +291,7 @@ def _number(
                 if row >= 0:
                     found = -2 - int(row)
                     found_kept += 1
-                elif free == 0:
+                elif not free:
                     if several > 0 and end - low == 2 * several:
                         _order_pairs(operand, low, several)
                     part = parts[instance[v]] if divided else 0
@@ -341,17 +339,20 @@ def _number(
 def _compact(
     graph: tuple[Ints, Ints, Ints, Ints, Ints],
     shift: int,
-    stands: Ints,
-    number: Ints,
+    scratch: Ints,
+    place: Ints,
     made: tuple[Ints, Ints, Ints, Ints, Ints],
 ) -> int:
     """Number the first of each set of equal nodes anew, in their order; how many operands they have.
 
-    `number` (n,), of -1, becomes the new number of the node that stands for each, or what `stands` says of
-    kept leaves; `operand` is compacted in place.
+    In the `scratch` memory is written the new number of the node that stands for each, or what `_number` says
+    of kept leaves; `place` (n,): see `Distinct`. `operand` is compacted in place.
     """
     type_ptr, ptr, operand, vertex, instance = graph
     new_type_ptr, new_ptr, new_type, new_vertex, new_instance = made
+    n = len(place)
+    stands, number = scratch[:n], scratch[NUMBER * n : (NUMBER + 1) * n]
+    number[:] = -1
     mask, kept, filled = (1 << shift) - 1, 0, 0
     for t in range(len(type_ptr) - 1):
         for v in range(type_ptr[t], type_ptr[t + 1]):
@@ -362,8 +363,11 @@ def _compact(
             number[w] = kept if first else number[w]
             kept += first
         new_type_ptr[t + 1] = kept
-    for v in range(len(stands)):
-        number[v] = number[stands[v]] if stands[v] >= 0 else stands[v]
+    for t in range(len(type_ptr) - 1):
+        first_new = new_type_ptr[t]
+        for v in range(type_ptr[t], type_ptr[t + 1]):
+            number[v] = number[stands[v]] if stands[v] >= 0 else stands[v]
+            place[v] = number[v] - first_new if number[v] >= 0 else number[v] + 1
     new_ptr[0] = 0
     for i in range(kept):
         v = int(new_vertex[i])
