@@ -39,7 +39,7 @@ def found(spec: Path | None) -> Path | None:
     if spec is None:
         return None
     if is_program(spec):
-        hint = "abw run, serve, viz and explain take program.py:function (docs/programs.md)"
+        hint = "abw run, train, serve, viz and explain take program.py:function (docs/programs.md)"
         raise AbwError(f"{spec} is a program, and this command takes only specs", hint=hint, exit_code=2)
     return find_spec(spec)
 
@@ -96,6 +96,15 @@ SpecsOrPrograms = Annotated[
         found_or_programs,
         completion.specs_and_programs,
         metavar="SPEC...",
+    ),
+]
+SpecOrProgramOrNone = Annotated[
+    Path | None,
+    _spec(
+        "The model's YAML file, the name of a shipped one, or program.py:function (docs/programs.md).",
+        found_or_program,
+        completion.specs_and_programs,
+        metavar="[SPEC]",
     ),
 ]
 SpecOrNone = Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from abw.cli import options
+from abw.cli import options, programs
 from abw.cli.console import amount, counted, say
 from abw.cli.groups import chosen, flag, group, option
 from abw.core.base.errors import AbwError
@@ -17,7 +17,9 @@ from abw.core.base.interrupts import Terminated, stopped
 from abw.core.store.folders import number_of
 
 if TYPE_CHECKING:
+    from abw.core.base.progress import Progress
     from abw.core.train.loop import Row
+    from abw.core.train.programs.session import ProgramTraining
     from abw.core.train.session import TrainOptions
 
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 class Training:
     """How a model is trained."""
 
+    format: options.DataFormat | None = options.FORMAT
     dev: Path | None = option("Compute metrics on this file instead of the spec's `dev`.", "PATH")
     epochs: int | None = option("Number of passes over the training data (the spec's).", "N", least=1)
     resume: str | None = option(
@@ -33,7 +36,9 @@ class Training:
         "N",
     )
     metric: list[str] | None = option(
-        "Add your own metric, a function in a module or file.py.", "MODULE:FUNCTION"
+        "Add your own metric, a function in a module or file.py.",
+        "MODULE:FUNCTION",
+        program="the loss and accuracy of what it says by net.loss are computed",
     )
     policy: str = options.policy_option(
         "Batching policy as for `abw run`; it does not change the gradients.", default="sufficient"
@@ -43,7 +48,10 @@ class Training:
     checkpoint: float = option("Interval between checkpoints.", "SECONDS", default=60.0, least=0)
     dedup: options.DedupName = option(options.DEDUP_HELP, default="auto")
     check: bool = flag("Compare the gradients with finite differences, without training.")
-    engine: Literal["ray"] | None = option("Compute gradients in many processes (docs/scale.md).")
+    engine: Literal["ray"] | None = option(
+        "Compute gradients in many processes (docs/scale.md).",
+        program="its file would run on every machine",
+    )
     workers: int | None = option("Number of processes, with --threads each (1).", "N", least=1)
     address: str | None = options.ADDRESS
 
@@ -52,9 +60,11 @@ def train(
     changes: options.Changes,
     training: Training,
     output: options.Output,
-    spec: options.SpecOrNone = None,
+    spec: options.SpecOrProgramOrNone = None,
 ) -> None:
     """Train a model by the section `train` of its spec; keep curve and weights under .abw/training/.
+
+    A program says what to learn by net.loss (docs/programs.md).
 
     After Ctrl-C or a kill, `abw train --resume last` continues.
     """
@@ -62,6 +72,14 @@ def train(
     from abw.core.train import session
 
     how = _options(spec, changes, training)
+    program = _of_program(changes, training) if options.is_program(spec) else None
+    if program is None and spec is not None:
+        programs.refuse_format(training.format)
+    if program is not None and training.check:
+        from abw.core.train.programs.session import check_program
+
+        output.summarize(check_program(str(spec), program), _print_check)
+        return
     if spec is not None and training.check:
         from abw.core.train.check import check_gradients
 
@@ -84,7 +102,13 @@ def train(
         with output.progress() as progress:
             if spec is None:
                 name = None if training.resume == "last" else training.resume
-                report = session.resume(name, progress=progress, **ways)
+                report = _resumed(name, progress, ways)
+            elif program is not None:
+                from abw.core.train.programs.session import train_program
+
+                command = shlex.join(["abw", *sys.argv[1:]])
+                ways.pop("engine")
+                report = train_program(str(spec), program, progress=progress, command=command, **ways)
             else:
                 command = shlex.join(["abw", *sys.argv[1:]])
                 report = session.train(spec, overrides, how, progress=progress, command=command, **ways)
@@ -94,6 +118,47 @@ def train(
         again = f"`abw train --resume {number_of(folders[0])}` goes on from the last step"
         raise stopped(end, again) from None
     output.summarize(report, _print)
+
+
+def _resumed(name: str | None, progress: Progress, ways: dict[str, Any]) -> dict[str, Any]:
+    """Go on with a training of a spec or program."""
+    from abw.core.base.files import read_json
+    from abw.core.store.trainings import ABOUT, find_training
+    from abw.core.train import session
+
+    folder = find_training(name)
+    about = read_json(folder / ABOUT, "training")
+    if "program" not in about:
+        return session.resume(name, progress=progress, **ways)
+    from abw.core.train.programs.session import resume_program
+
+    ways.pop("engine")
+    return resume_program(about, folder, progress=progress, **ways)
+
+
+def _of_program(changes: options.Changes, training: Training) -> ProgramTraining:
+    """How a program is trained. Errors: a usage error for options that do not go with it."""
+    from abw.core.train.programs.session import ProgramTraining
+
+    programs.refuse_options(changes, training)
+    if changes.data is None:
+        raise typer.BadParameter("a program needs instances: --data FILE", param_hint="--data")
+    return ProgramTraining(
+        data=changes.data,
+        format=training.format,
+        dev=training.dev,
+        limit=changes.limit,
+        batch=changes.batch,
+        epochs=training.epochs,
+        dims=changes.dims,
+        weights=changes.weights,
+        policy=training.policy,
+        executor=training.executor,
+        threads=training.threads,
+        seed=changes.seed or 0,
+        every=training.checkpoint,
+        allow_outside=changes.allow_outside,
+    )
 
 
 def _options(spec: Path | None, changes: options.Changes, training: Training) -> TrainOptions:

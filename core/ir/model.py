@@ -274,7 +274,7 @@ class Library:
     `types` belong to no vertices, and nothing is said of what feeds them: a program does that. `params` are
     the library's own (`start`), which `given` (their numbers) are there as values, and every type's
     (`score.W`), each once. `outputs`: room for types that are added (`abw.core.ir.libraries`), of so many.
-    All else as of a `Model`.
+    `training` has no losses, which programs say. All else as of a `Model`.
     """
 
     name: str
@@ -286,3 +286,4 @@ class Library:
     types: tuple[NodeType, ...]
     weights: Weights
     outputs: int = 1
+    training: Training | None = None

@@ -203,7 +203,7 @@ class Net:
                 continue
             elif constant.kind == "table":
                 table = library.tables[constant.number]
-                self.__dict__[table.name] = Rows(table, made, trained=library.weights.file is not None)
+                self.__dict__[table.name] = Rows(table, made, library.weights.file)
             else:
                 self.__dict__[library.params[constant.number].name] = made(0)
 

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from abw.core.base.errors import AbwError
 from abw.core.data.lookup import hashed
+from abw.core.data.tensors import TRAINING, VOCABULARY, read_tensors
 from abw.core.ir.model import Table
 from abw.core.program.recording.values import Value
 
 # Rows of a table that are kept as values once they were asked for.
 MOST_KEPT = 1 << 20
+
+
+@cache
+def _hashed(weights: Path, table: str) -> bool:
+    """Whether a program was trained to these weights, whose words had the rows of their hashes."""
+    names = read_tensors(weights).tensors
+    return any(name.startswith(TRAINING) for name in names) and f"{VOCABULARY}{table}" not in names
 
 
 class Rows(dict[Any, Value]):
@@ -22,9 +32,10 @@ class Rows(dict[Any, Value]):
     has the rows that were asked for.
     """
 
-    def __init__(self, table: Table, make: Callable[[int], Value], *, trained: bool) -> None:
+    def __init__(self, table: Table, make: Callable[[int], Value], weights: Path | None) -> None:
+        """`weights`: the file that has the rows, None where they are drawn."""
         super().__init__()
-        self._table, self._make, self._trained = table, make, trained
+        self._table, self._make, self._weights = table, make, weights
 
     def __missing__(self, key: object) -> Value:
         table = self._table
@@ -46,7 +57,7 @@ class Rows(dict[Any, Value]):
     def _word(self, word: str) -> int:
         table = self._table
         if table.vocab is None:
-            if self._trained:
+            if self._weights is not None and not _hashed(self._weights, table.name):
                 message = f"table '{table.name}' has weights, but no vocabulary that gives words their rows"
                 raise AbwError(message, hint="name the words it was trained with: vocab: words.txt")
             return int(hashed([word], table.rows)[0])

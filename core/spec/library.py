@@ -16,6 +16,7 @@ from abw.core.spec.load import Overrides
 from abw.core.spec.models.drafts import Cells, TypeDraft, find_cell
 from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.sections import declared, owners_of, section
+from abw.core.spec.models.train import library_training
 from abw.core.spec.models.weights import read_weights
 from abw.core.spec.models.wiring import share
 from abw.core.spec.text import fields
@@ -23,7 +24,7 @@ from abw.core.spec.text.document import Mapping, Scalar, read
 from abw.core.spec.text.reach import Reach
 from abw.core.spec.text.report import Report
 
-OPTIONAL = ("dims", "tables", "params", "cells", "types", "weights")
+OPTIONAL = ("dims", "tables", "params", "cells", "types", "weights", "train")
 
 
 def load_library(path: Path, overrides: Overrides, taken: Collection[str] = ()) -> Library:
@@ -63,6 +64,8 @@ def _library(
     params, numbers = share(resolver)
     owners = owners_of(drafts, (*tables, *found.params), params)
     weights = read_weights(top, overrides.weights, reach, owners, dims, report)
+    names = [*(param.name for param in params), *(table.name for table in found.whole)]
+    training = library_training(section(top, "train", report), names, reach, report)
     if len(report) or name is None:
         return None
     return Library(
@@ -74,6 +77,7 @@ def _library(
         tuple(number for key, (number, _) in found.params.items() if key not in resolver.used),
         tuple(_type(draft, numbers[draft.number]) for draft in drafts),
         weights,
+        training=training,
     )
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.run.workload import open_workload
 from abw.core.spec.load import Overrides
 from abw.core.train.checkpoint import named
+from abw.core.train.loop import Learns
 from abw.core.train.session import TrainOptions, begin
 
 # So many instances, and so many numbers of each parameter, are looked at.
@@ -40,9 +43,24 @@ def check_gradients(spec: Path, overrides: Overrides, options: TrainOptions) -> 
     first = found()
     divisor = learner.divisor(first.values, len(instances))
     gradient = first.gradient.vector(learner.params)
+
+    def loss() -> float:
+        learner.changed()
+        return float(found().loss / divisor)
+
+    return compared(learner.model.name, learner, gradient, loss, options.seed)
+
+
+def compared(
+    model: str, learner: Learns, gradient: NDArray[Any], loss: Callable[[], float], seed: int
+) -> dict[str, Any]:
+    """Compare a gradient, like `Params.flat`, with differences of `loss`, which takes changed parameters.
+
+    Errors: AbwError where it is wrong.
+    """
     flat = learner.params.flat
     assert flat is not None
-    random = np.random.default_rng(options.seed)
+    random = np.random.default_rng(seed)
     largest = max(float(np.abs(gradient).max(initial=0)), 1e-30)
     rows: list[dict[str, Any]] = []
     at = 0
@@ -55,15 +73,13 @@ def check_gradients(spec: Path, overrides: Overrides, options: TrainOptions) -> 
             before, ends = flat[at + i], []
             for sign in (1, -1):
                 flat[at + i] = before + sign * STEP
-                moved = float(flat[at + i])
-                learner.passes.changed()
-                ends.append((moved, found().loss / divisor))
+                ends.append((float(flat[at + i]), loss()))
             flat[at + i] = before
             slope = (ends[0][1] - ends[1][1]) / (ends[0][0] - ends[1][0])
             error = max(error, abs(slope - float(own[i])) / largest)
         rows.append({"name": name, "size": value.size, "checked": len(chosen), "error": error})
         at += value.size
-    learner.passes.changed()
+    learner.changed()
     worst = max(rows, key=lambda row: row["error"], default=None)
     if worst and worst["error"] > TOLERANCE:
         raise AbwError(
@@ -73,7 +89,7 @@ def check_gradients(spec: Path, overrides: Overrides, options: TrainOptions) -> 
         )
     return {
         "schema_version": 1,
-        "model": learner.model.name,
+        "model": model,
         "error": worst["error"] if worst else 0.0,
         "parameters": rows,
     }

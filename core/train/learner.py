@@ -182,6 +182,10 @@ class Learner:
             values += len(wanted.weight)
         return half, total, values
 
+    def changed(self) -> None:
+        """The parameters were changed in place."""
+        self.passes.changed()
+
     def apply(self, gradient: Gradient, factor: float = 1.0) -> None:
         """Take a step: clip the gradient, change the parameters, pack them. `factor`: of the rate."""
         gradient.clip(self.training.clip)

@@ -23,7 +23,9 @@ from abw.core.base.progress import Progress
 from abw.core.data.instances import Instances
 from abw.core.data.permute import permuted, vertices_of
 from abw.core.exec.gradient import Gradient
-from abw.core.exec.interface import Executor
+from abw.core.exec.params import Params
+from abw.core.ir.network import Network
+from abw.core.ir.training import Training
 from abw.core.run.footprint import PlanCache
 from abw.core.run.minibatches import together
 from abw.core.run.workload import Workload, open_workload
@@ -32,7 +34,7 @@ from abw.core.train.checkpoint import SPEED, Position, load_checkpoint, named, s
 from abw.core.train.evaluate import better, judge_of
 from abw.core.train.learner import Found, Learner, NotFiniteError
 from abw.core.train.metrics import UserMetric
-from abw.core.train.optimizers import rate_at
+from abw.core.train.optimizers import Stepper, rate_at
 from abw.core.train.targets import Targets, require
 
 # Files of a training's folder: to go on from, and the weights of the best epoch.
@@ -104,8 +106,36 @@ class LocalSteps:
 Engine = Callable[[LocalSteps, Mapping[str, Any], Path, int, Progress], AbstractContextManager[Steps]]
 
 
-# From an executor of the model, with the present weights, to its metrics on the dev data.
-Dev = Callable[[Executor], dict[str, float]]
+class Learns(Protocol):
+    """What learns, as a training goes on with it: a `Learner`, or one of programs."""
+
+    @property
+    def training(self) -> Training:
+        """How it is trained."""
+        ...
+
+    @property
+    def stepper(self) -> Stepper:
+        """The optimiser."""
+        ...
+
+    @property
+    def params(self) -> Params:
+        """The parameters and tables, in one vector."""
+        ...
+
+    @property
+    def network(self) -> Network:
+        """The network that these are of."""
+        ...
+
+    def changed(self) -> None:
+        """The parameters were changed in place."""
+        ...
+
+
+# The metrics on the dev data, by the present weights.
+Dev = Callable[[], dict[str, float]]
 
 
 @dataclass(slots=True)
@@ -117,7 +147,7 @@ class Loop:
     StopIteration they end training after it.
     """
 
-    learner: Learner
+    learner: Learns
     steps: Steps
     count: int
     dev: Dev | None
@@ -212,7 +242,7 @@ class Loop:
         value = -row["loss"]
         first = None
         if self.dev:
-            scores = self.dev(learner.passes.alone())
+            scores = self.dev()
             row |= {name: None if math.isnan(score) else score for name, score in scores.items()}
             first, value = learner.training.metrics[0], next(iter(scores.values()))
         with finished_before_interrupt():
@@ -234,7 +264,7 @@ class Loop:
             self.ended = True
 
 
-def restored(learner: Learner, path: Path) -> Position:
+def restored(learner: Learns, path: Path) -> Position:
     """Give a learner the weights and state of a checkpoint. Return where it left off: 0 where there is none.
 
     Errors: AbwError where it is damaged, or of another model.
@@ -243,7 +273,7 @@ def restored(learner: Learner, path: Path) -> Position:
         return Position()
     position = load_checkpoint(path, named(learner.network, learner.params), learner.stepper.state)
     learner.stepper.done = position.done
-    learner.passes.changed()
+    learner.changed()
     return position
 
 
@@ -252,7 +282,7 @@ def open_dev(learner: Learner, instances: Instances, user: Mapping[str, UserMetr
     judge = judge_of(learner.model, instances, user)
     workload = open_workload(learner.model, instances, learner.passes.networks)
     batches = PlanCache(workload, learner.passes.policy)
-    return lambda executor: judge.row(batches.run(executor))
+    return lambda: judge.row(batches.run(learner.passes.alone()))
 
 
 def _span(seconds: float) -> str:

@@ -168,8 +168,8 @@ def train(
                 "schema_version": SCHEMA_VERSION,
                 "model": begun.learner.model.name,
                 "spec": str(spec.absolute()),
-                "overrides": _written(overrides),
-                "options": _written(options),
+                "overrides": written_options(overrides),
+                "options": written_options(options),
                 "files": _digests(begun.learner.model),
                 "command": command,
                 "versions": versions(),
@@ -212,7 +212,10 @@ def begin_again(about: Mapping[str, Any], folder: Path) -> tuple[Begun, TrainOpt
     Errors: as `begin`, and AbwError where files have changed since, or the document is damaged.
     """
     try:
-        overrides, options = Overrides(**_read(about["overrides"])), TrainOptions(**_read(about["options"]))
+        overrides, options = (
+            Overrides(**read_options(about["overrides"])),
+            TrainOptions(**read_options(about["options"])),
+        )
         spec, files = Path(about["spec"]), dict(about["files"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise AbwError(f"{folder / ABOUT} is damaged: {error}") from None
@@ -279,13 +282,14 @@ def _digests(model: Model) -> dict[str, str]:
     return {str(path.absolute()): file_digest(path) for path in dict.fromkeys(paths)}
 
 
-def _written(options: Overrides | TrainOptions) -> dict[str, Any]:
+def written_options(options: Any) -> dict[str, Any]:  # noqa: ANN401 (a dataclass)
     """Options as JSON has them."""
     found = asdict(options)
     return {key: {"path": str(v.absolute())} if isinstance(v, Path) else v for key, v in found.items()}
 
 
-def _read(document: dict[str, Any]) -> dict[str, Any]:
+def read_options(document: dict[str, Any]) -> dict[str, Any]:
+    """Options from JSON."""
     return {
         key: Path(v["path"]) if isinstance(v, dict) and v.keys() == {"path"} else v
         for key, v in document.items()

@@ -78,3 +78,5 @@ TRAIN = Section(
     },
     ("loss",),
 )
+# Of a library: its programs say the losses.
+LIBRARY_TRAIN = TRAIN.without("loss", "metric", "word-dropout", "dropout", "vocabulary")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from abw.core.ir.model import Table
 from abw.core.ir.training import INITS, OPTIMIZERS, SCHEDULES, Init, Optimizer, RateSchedule, Training
-from abw.core.spec.keys.training import OPTIMIZER, SCHEDULE, TRAIN
+from abw.core.spec.keys.section import Entries
+from abw.core.spec.keys.training import LIBRARY_TRAIN, OPTIMIZER, SCHEDULE, TRAIN
 from abw.core.spec.models.losses import Losses, Outputs
 from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.text import fields
@@ -36,7 +38,7 @@ def read_training(
     if section is None:
         return None
     report = resolver.report
-    before, usual = len(report), Training((), ())
+    before = len(report)
     reader = Losses(resolver, outputs)
     TRAIN.check(section, "train", report, waived=("loss",))
     losses = reader.losses(section.get("loss"), section)
@@ -44,24 +46,52 @@ def read_training(
         reader.undecided(losses, section)
     metrics = reader.metrics(section.get("metric"), losses)
     entries = TRAIN.entries(section, report)
+    vocabulary = entries.integer("vocabulary")
+    made = replace(
+        _made(section, entries, names, reach, report),
+        losses=tuple(losses),
+        metrics=tuple(metrics),
+        word_dropout=_word_dropout(entries.mapping("word-dropout"), resolver.tables, report),
+        dropout=_dropout(entries.mapping("dropout"), inputs, report),
+        asked=metric.where if (metric := section.key("metric")) else None,
+        vocabulary=1 if vocabulary is None else vocabulary,
+    )
+    return None if len(report) > before else made
+
+
+def library_training(
+    section: Keys | None, names: Collection[str], reach: Reach, report: Report
+) -> Training | None:
+    """What the section of a library says, whose programs say the losses; None where there is none.
+
+    `names` are those of parameters and tables.
+    """
+    if section is None:
+        return None
+    LIBRARY_TRAIN.check(section, "train", report)
+    entries = LIBRARY_TRAIN.entries(section, report)
+    return _made(section, entries, names, reach, report)
+
+
+def _made(section: Keys, entries: Entries, names: Collection[str], reach: Reach, report: Report) -> Training:
+    """What sections of models and libraries have alike."""
+    usual = Training((), ())
     per = entries.word("per", hint="a step's loss is divided: instance or value")
     dev = entries.text("dev")
-    counts = {name: entries.integer(name) for name in ("epochs", "batch", "patience", "vocabulary")}
-    made = Training(
-        tuple(losses),
-        tuple(metrics),
+    epochs, batch, patience = (entries.integer(name) for name in ("epochs", "batch", "patience"))
+    return Training(
+        (),
+        (),
         _optimizer(section.get("optimizer"), report),
         _schedule(section.get("schedule"), report),
         per is not None and per.text == "value",
         entries.amount("clip") or 0.0,
-        _word_dropout(entries.mapping("word-dropout"), resolver.tables, report),
-        _dropout(entries.mapping("dropout"), inputs, report),
-        tuple(_inits(entries.mapping("init"), names, report)),
+        inits=tuple(_inits(entries.mapping("init"), names, report)),
+        epochs=usual.epochs if epochs is None else epochs,
+        batch=usual.batch if batch is None else batch,
+        patience=usual.patience if patience is None else patience,
         dev=reach.file(dev, "the dev data", report) if dev else None,
-        asked=metric.where if (metric := section.key("metric")) else None,
-        **{name: getattr(usual, name) if n is None else n for name, n in counts.items()},
     )
-    return None if len(report) > before else made
 
 
 def _optimizer(node: Node | None, report: Report) -> Optimizer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from abw.core.exec.params import Params, init_params
 from abw.core.exec.values import single
 from abw.core.ir.cell import Shape
 from abw.core.ir.network import Network
-from abw.core.ir.training import OPTIMIZERS, LossKind, Optimizer, OptimizerName
+from abw.core.ir.training import OPTIMIZERS, LossKind, Optimizer, OptimizerName, Training
 from abw.core.policy.registry import get_policy
 from abw.core.program.lessons import Recorded, Wanted
 from abw.core.program.net import Net, session_of
@@ -33,12 +33,13 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """How programs are trained: see `abw.core.ir.training.Training`."""
+class Judged:
+    """The losses of some instances: their sum and number; how many of how many classes were right."""
 
-    optimizer: Optimizer
-    clip: float = 0.0
-    per_value: bool = False
+    loss: float
+    values: int
+    right: int
+    classes: int
 
 
 class ProgramTrainer:
@@ -49,14 +50,20 @@ class ProgramTrainer:
     """
 
     def __init__(
-        self, net: Net, settings: Settings, policy: str = "sufficient", threads: int | None = None
+        self,
+        net: Net,
+        training: Training,
+        policy: str = "sufficient",
+        executor: str = "cpu",
+        threads: int | None = None,
     ) -> None:
         """Errors: SpecError for weights that do not fit, AbwError."""
-        self.net, self.settings = net, settings
+        self.net, self.training = net, training
+        self.raised: Callable[[BaseException, int], BaseException] | None = None
         self._session = session = session_of(net)
         params = session.engine().params.flattened()
-        self.passes = ProgramBackward(params, get_policy(policy), "cpu", threads or session.how.threads)
-        self.stepper = Stepper(settings.optimizer, params, len(params.values))
+        self.passes = ProgramBackward(params, get_policy(policy), executor, threads or session.how.threads)
+        self.stepper = Stepper(training.optimizer, params, len(params.values))
         session.weigh = self._weights
         session.update()
 
@@ -68,7 +75,7 @@ class ProgramTrainer:
             new = init_params(added, self._session.how.seed).values
             params = Params((*before.values, *new), before.tables).flattened()
             self.passes.changed(params)
-            stepper, self.stepper = self.stepper, Stepper(self.settings.optimizer, params, len(params.values))
+            stepper, self.stepper = self.stepper, Stepper(self.training.optimizer, params, len(params.values))
             self.stepper.done, values = stepper.done, sum(value.size for value in before.values)
             tables = sum(table.size for table in before.tables)
             self.stepper.state[:, :values] = stepper.state[:, :values]
@@ -76,9 +83,14 @@ class ProgramTrainer:
         return self.passes.params
 
     @property
+    def network(self) -> Network:
+        """The network of the net's types."""
+        return self._session.engine().cells
+
+    @property
     def params(self) -> Mapping[str, Floats]:
         """Parameters and tables by name: views, in single precision."""
-        return named(self._session.engine().cells, self.passes.params)
+        return named(self.network, self.passes.params)
 
     @property
     def flat(self) -> Floats:
@@ -118,7 +130,7 @@ class ProgramTrainer:
 
     def apply_gradient(self, gradient: Gradient, factor: float = 1.0) -> None:
         """Clip a gradient, change the parameters."""
-        gradient.clip(self.settings.clip)
+        gradient.clip(self.training.clip)
         self.stepper.step(gradient, factor, self.passes.executor.share)
         self.changed()
 
@@ -128,7 +140,7 @@ class ProgramTrainer:
 
     def divisor(self, values: int, instances: int) -> int:
         """What the sum of losses is divided by, over so many values of so many instances."""
-        return max(1, values if self.settings.per_value else instances)
+        return max(1, values if self.training.per_value else instances)
 
     def found(self, function: Program, instances: Sequence[Any], numbers: Sequence[int]) -> Found:
         """The sum of the losses of instances with these numbers, and its gradient, divided as in a step."""
@@ -142,13 +154,17 @@ class ProgramTrainer:
             rows *= factor
         return Found(total, len(recorded.wanted), self.passes.backward(half))
 
-    def evaluate(
-        self, function: Program, instances: Sequence[Any], numbers: Sequence[int]
-    ) -> tuple[float, int]:
-        """The sum of the losses of some instances, and how many there are. Errors: as `step`."""
+    def judged(self, function: Program, instances: Sequence[Any], numbers: Sequence[int]) -> Judged:
+        """The losses of some instances, forward only. Errors: as `step`."""
         recorded, half = self._forward(function, instances, numbers)
-        by_shape = _by_shape(recorded.wanted)
-        return sum(_loss(half, shape, each) for shape, each in by_shape.items()), len(recorded.wanted)
+        total, right, classes = 0.0, 0, 0
+        for shape, by_kind in _by_shape(recorded.wanted).items():
+            total += _loss(half, shape, by_kind)
+            values = half.values(output_name(shape))
+            for number, each in by_kind.get("cross-entropy", ()):
+                right += int(values[number].argmax()) == each.target
+                classes += 1
+        return Judged(total, len(recorded.wanted), right, classes)
 
     def _forward(
         self, function: Program, instances: Sequence[Any], numbers: Sequence[int]
@@ -156,7 +172,11 @@ class ProgramTrainer:
         recorded = self._session.record(function, instances, numbers)
         for number, end in zip(numbers, recorded.ends, strict=True):
             if isinstance(end, Failed):
-                raise noted(end.error, function, number)
+                raise (
+                    noted(end.error, function, number)
+                    if self.raised is None
+                    else self.raised(end.error, number)
+                )
         if not recorded.wanted:
             raise AbwError("no loss was said, so there is nothing to learn", hint="net.loss(value, target)")
         handles: dict[Shape, list[int]] = {}
@@ -195,8 +215,8 @@ def trainer(
             raise AbwError(f"{optimizer} has no '{name}'", hint=did_you_mean(name, list(known)))
         if not number >= 0:
             raise AbwError(f"{name} cannot be {number}", hint="0 or more")
-    made = Optimizer(optimizer, **{**known, **numbers})
-    return ProgramTrainer(net, Settings(made, clip, per_value), policy, threads)
+    made = Training((), (), Optimizer(optimizer, **{**known, **numbers}), per_value=per_value, clip=clip)
+    return ProgramTrainer(net, made, policy, threads=threads)
 
 
 def _by_shape(wanted: Sequence[Wanted]) -> dict[Shape, dict[LossKind, list[tuple[int, Wanted]]]]:
