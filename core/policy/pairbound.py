@@ -40,10 +40,10 @@ def pair_bound(dag: Dag, width: int = 1000, candidates: int = 6) -> PairBound:
     hardest = np.argsort(-chains.sum(axis=1), kind="stable")[:candidates]
     chosen = sorted({*hardest.tolist(), *(chains.argmax(axis=0).tolist() if count else ())})
     pairs = [(pair, part(dag, np.isin(component, pair))) for pair in itertools.combinations(chosen, 2)]
-    pairs.sort(key=lambda p: -len(Search(width=10).schedule(p[1])))
+    pairs.sort(key=lambda p: -len(Search(width=10, work=0).schedule(p[1])))
     best = PairBound(paper, ())
     for pair, graph in pairs[:3]:
-        proven = int(Search(width=width).find(graph).at_least)
+        proven = int(Search(width=width, work=0).find(graph).at_least)
         if proven > best.at_least:
             best = PairBound(proven, pair)
     return best

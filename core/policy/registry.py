@@ -48,9 +48,9 @@ _MAKE: dict[str, Callable[..., Policy]] = {
     "weight": lambda **options: Weight(free=False, **options),
     "weight-free": Weight,
     "linear": Linear,
-    "beam": lambda **options: Search(width=6, core=12, both=False, **options),
+    "beam": lambda **options: Search(width=6, core=12, both=False, work=0, **options),
     "search": Search,
-    "exact": lambda **options: Search(exact=True, **options),
+    "exact": lambda **options: Search(exact=True, work=10_000, **options),
 }
 # The policies that need no learning.
 PLAIN: tuple[str, ...] = tuple(_MAKE)
@@ -78,8 +78,8 @@ SUMMARIES: dict[str, str] = {
     "weight-free": "as weight, but batches that lower the remaining bound or cost go first",
     "linear": "the type with the largest sum of weighed features: ready mass, what joins it next, and others",
     "beam": "a narrow beam search; auto tries it where launches are expensive",
-    "search": "a beam search over sequences of types in both directions; shows what is attainable",
-    "exact": "a search that widens until its schedule is proven best, or a limit is reached",
+    "search": "a beam search in both directions, then a local search that shortens the best sequence",
+    "exact": "as search, longer: the beam widens until the schedule is proven best, or a limit is reached",
     "fsm": "a state machine learned by Q-learning (ED-Batch 2.3)",
     "auto": "the best of these on unseen graphs; the default",
 }
