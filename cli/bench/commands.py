@@ -13,7 +13,8 @@ from abw.cli.groups import Group
 # The folders of `abw.bench`, and in each the modules and functions that yield the rows of benches.
 FOLDERS = {
     "executors": "cpu precision threads cuda",
-    "whole": "e2e dedup one reading cold memory libraries peers models paper growth programs train serve",
+    "whole": "e2e dedup one plans reading cold memory libraries peers models paper growth programs train "
+    "serve",
     "graphs": "policies layout",
 }
 BENCHES = {name: folder for folder, names in FOLDERS.items() for name in names.split()}

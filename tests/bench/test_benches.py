@@ -22,6 +22,7 @@ from abw.bench.whole.models import DATA, models
 from abw.bench.whole.one import one
 from abw.bench.whole.paper import SYSTEMS, paper
 from abw.bench.whole.peers import PEERS, peers
+from abw.bench.whole.plans import plans
 from abw.bench.whole.programs import programs
 from abw.bench.whole.reading import reading
 from abw.bench.whole.train import train
@@ -76,6 +77,12 @@ def test_one(specs: Path, data: Path) -> None:
     assert all(0 < r["p50_seconds"] <= r["p90_seconds"] and r["kernels_seconds"] > 0 for r in rows)
     with pytest.raises(AbwError, match="has 4 nodes"):
         list(one(data, specs, 8, [4], 2))
+
+
+def test_plans(specs: Path) -> None:
+    rows = by_table(plans(specs, [1, 2], 5, 2))[""]
+    assert [(row["plans"], row["nodes"]) for row in rows] == [(1, 5), (2, 5)]
+    assert all(row["seconds"] > 0 for row in rows)
 
 
 def test_reading(specs: Path) -> None:

@@ -1,0 +1,100 @@
+"""What a query waits for: Bao's network asked for the costs of plans, from EXPLAIN's text, beside PyTorch."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from functools import partial
+from statistics import median
+from typing import Annotated, Any
+
+import typer
+
+from abw.bench.options import SPECS, Runs, SpecsDir
+from abw.bench.pytorch.install import torch_or_none
+from abw.bench.pytorch.plans import Bao, nodes_of
+from abw.bench.rows import Row, Rows
+from abw.bench.timing import rounds
+from abw.core.api import load
+
+Counts = Annotated[list[int], typer.Option("--plans", min=1, help="Plans in a call; repeatable.")]
+
+
+def plans(
+    specs: SpecsDir = SPECS,
+    plans: Counts = [1, 5, 49],
+    nodes: Annotated[int, typer.Option("--nodes", min=1, help="Nodes of a plan.")] = 17,
+    runs: Runs = 300,
+) -> Rows:
+    """Time warm calls from Python with plans as EXPLAIN (FORMAT JSON) writes them, on one thread.
+
+    Plans are drawn: left-deep joins of scans. `seconds` and `torch_seconds` are medians of wall clock in
+    turns, from texts to costs, the others of CPU time; `network_seconds` is PyTorch's network alone, with
+    tensors at hand. Padded plans are normalised as abw's are: by themselves.
+    """
+    model = load(specs / "plans" / "bao.yaml", threads=1)
+    torch = torch_or_none()
+    if torch is None:
+        yield "PyTorch is not installed: abw alone is measured"
+    network = Bao(torch, model.params) if torch else None
+    for count in plans:
+        drawn = random.Random(count)
+        calls = [[json.dumps([{"Plan": plan(drawn, nodes)}]) for _ in range(count)] for _ in range(8)]
+        work: dict[str, Any] = {}
+        for i, texts in enumerate(calls):
+            work[f"abw {i}"] = partial(model, texts)
+            if network:
+                tensors = network.padded([nodes_of(json.loads(text)) for text in texts])
+                work[f"torch {i}"] = partial(_without_gradient, torch, network, texts)
+                work[f"network {i}"] = partial(_tensors, torch, network, tensors)
+        wall = rounds(work, max(runs // len(calls), 2), time.perf_counter, warming=1)
+        cpu = rounds(work, max(runs // len(calls), 2), time.process_time, warming=1)
+
+        def taken(name: str, times: dict[str, list[float]] = wall) -> float:
+            return median(t for key, found in times.items() if key.split()[0] == name for t in found)
+
+        beside = {}
+        if network:
+            beside = {"torch_seconds": taken("torch"), "network_seconds": taken("network")}
+            beside["torch_cpu_seconds"] = taken("torch", cpu)
+        yield Row("", plans=count, nodes=nodes, seconds=taken("abw"), cpu_seconds=taken("abw", cpu), **beside)
+
+
+def _without_gradient(torch: Any, network: Bao, texts: list[str]) -> Any:  # noqa: ANN401
+    with torch.inference_mode():
+        return network(texts).numpy()
+
+
+def _tensors(torch: Any, network: Bao, tensors: Any) -> Any:  # noqa: ANN401
+    with torch.inference_mode():
+        return network.costs(*tensors).numpy()
+
+
+def plan(drawn: random.Random, nodes: int) -> dict[str, Any]:
+    """A left-deep plan of so many nodes (made odd): joins whose right sides are scans."""
+    found = _scan(drawn)
+    for _ in range((nodes - 1) // 2):
+        kind = drawn.choice(["Hash Join", "Merge Join", "Nested Loop"])
+        below = [found | {"Parent Relationship": "Outer"}, _scan(drawn) | {"Parent Relationship": "Inner"}]
+        found = {"Node Type": kind, "Parallel Aware": False, "Async Capable": False, "Join Type": "Inner"}
+        found |= _estimates(drawn) | {"Hash Cond": "(a.id = b.a_id)", "Plans": below}
+    return found
+
+
+def _scan(drawn: random.Random) -> dict[str, Any]:
+    kind = drawn.choice(["Seq Scan", "Index Scan"])
+    table = drawn.choice(["book", "copy", "loan", "reader"])
+    found = {"Node Type": kind, "Parallel Aware": False, "Async Capable": False, "Relation Name": table}
+    return found | {"Alias": table} | _estimates(drawn) | {"Filter": "((year > 2000) AND (kind = 1))"}
+
+
+def _estimates(drawn: random.Random) -> dict[str, Any]:
+    cost = round(10 ** drawn.uniform(0, 6), 2)
+    rows = int(10 ** drawn.uniform(0, 6))
+    return {
+        "Startup Cost": 0.43,
+        "Total Cost": cost,
+        "Plan Rows": rows,
+        "Plan Width": drawn.randrange(4, 300),
+    }
