@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import signal
@@ -23,18 +22,22 @@ import typer
 from abw.bench.options import SPECS, DataDir, Hidden, Runs, SpecsDir
 from abw.bench.process import Apart
 from abw.bench.rows import Row, Rows
+from abw.bench.whole.load import Client
 from abw.core.base.errors import AbwError, install
 
 START = """
 import sys
 from abw.core.serve.server import serve
 from abw.core.serve.settings import Limits, Loading, Serving
-spec, data, hidden, batch = sys.argv[1:]
+spec, data, hidden, batch, timeout = sys.argv[1:]
 loading = Loading(spec, data=data, dims={"hidden": int(hidden)}, threads=1)
-serve(Serving((loading,)), Limits(batch=int(batch), timeout=60.0))
+serve(Serving((loading,)), Limits(batch=int(batch), timeout=float(timeout)))
 """
 # How many requests an engine gets at once.
 ENGINES = {"batched across requests": 64, "one at a time": 1}
+# With --overload: multiples of what the server can answer, and how many connections the requests have.
+FACTORS = (1, 2, 4)
+CONNECTIONS = 2500
 
 
 def serve(
@@ -47,16 +50,23 @@ def serve(
         int, typer.Option("--requests", min=0, metavar="N", help="Further requests, to measure memory.")
     ] = 0,
     runs: Runs = 3,
+    overload: Annotated[
+        bool, typer.Option("--overload", help="Offer one, two and four times what the server can answer.")
+    ] = False,
 ) -> Rows:
     """Serve a tree LSTM over HTTP: batched across requests, and one at a time.
 
     Each request is a tree of the data, sent when the one before on its connection is answered; medians of
-    interleaved runs. Needs the extra `serve` and Linux's /proc.
+    interleaved runs. With --overload, requests come at a fixed rate instead, and may take a second, as by
+    default. Needs the extra `serve` and Linux's /proc.
     """
     for package in ("httptools", "uvloop"):
         if find_spec(package) is None:
             raise AbwError(f"a server needs {package}", hint=install("serve"))
     trees, spec = data / "trees" / "train.txt", specs / "treelstm.yaml"
+    if overload:
+        yield from _overloaded(spec, trees, hidden, connections, seconds)
+        return
     found: dict[str, list[dict[str, float]]] = {name: [] for name in ENGINES}
     with closing(Apart(Client, trees, seconds=600.0)) as client:
         for turn in range(runs):
@@ -87,46 +97,36 @@ def serve(
         yield Row("", engine=name, **{**figures, "failed": sum(run["failed"] for run in several)})
 
 
-class Client:
-    """Asks a server for predictions, in a process of its own; each line of a file is a request."""
-
-    def __init__(self, file: Path) -> None:
-        self.bodies = file.read_bytes().splitlines()
-
-    def load(self, port: int, connections: int, seconds: float) -> dict[str, float]:
-        """Each connection asks again as soon as it is answered.
-
-        Requests, failed ones, requests a second, seconds of the median and of the slowest hundredth.
-        """
-        took: list[float] = []
-        failed = 0
-        begun = time.perf_counter()
-
-        async def connection(number: int) -> None:
-            nonlocal failed
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            while (asked := time.perf_counter()) < begun + seconds:
-                body = self.bodies[number % len(self.bodies)]
-                head = b"POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(
-                    body
-                )
-                writer.write(head + body)
-                said = await reader.readuntil(b"\r\n\r\n")
-                at = said.lower().index(b"content-length: ") + 16
-                await reader.readexactly(int(said[at : said.index(b"\r", at)]))
-                failed += int(said[9:12]) != 200
-                took.append(time.perf_counter() - asked)
-                number += connections
-            writer.close()
-
-        async def every() -> None:
-            await asyncio.gather(*map(connection, range(connections)))
-
-        asyncio.run(every())
-        count, rate = len(took), len(took) / (time.perf_counter() - begun)
-        took.sort()
-        tails = {"p50": took[count // 2], "p99": took[count * 99 // 100]}
-        return {"requests": count, "failed": failed, "per_second": rate, **tails}
+def _overloaded(spec: Path, trees: Path, hidden: int, connections: int, seconds: float) -> Rows:
+    """Requests at multiples of the rate that the server answered before, each from the time it was due."""
+    with (
+        closing(Apart(Client, trees, seconds=600.0)) as client,
+        _serving(spec, trees, hidden, timeout=1.0) as server,
+    ):
+        client.call("load", server.port, connections, min(1.0, seconds))
+        capacity = client.call("load", server.port, connections, seconds)["per_second"]
+        for factor in FACTORS:
+            before = server.cpu()
+            found = client.call("offer", server.port, CONNECTIONS, seconds, factor * capacity)
+            cpu = [b - a for a, b in zip(before, server.cpu(), strict=True)]
+            none = {"per_second": 0.0, "p50": 0.0, "p99": 0.0}
+            good, refused, late = (found["statuses"].get(status, none) for status in (200, 429, 504))
+            yield Row(
+                "overload",
+                times=factor,
+                offered_per_second=factor * capacity,
+                answered_per_second=good["per_second"],
+                part_of_capacity=good["per_second"] / capacity,
+                p50_seconds=good["p50"],
+                p99_seconds=good["p99"],
+                refused_per_second=refused["per_second"],
+                refused_p50_seconds=refused["p50"],
+                late_per_second=late["per_second"],
+                late_p99_seconds=late["p99"],
+                unsent=found["unsent"],
+                http_cpu_seconds=cpu[0],
+                engine_cpu_seconds=cpu[1],
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +154,11 @@ class Running:
 
 
 @contextmanager
-def _serving(spec: Path, data: Path, hidden: int, batch: int) -> Iterator[Running]:
+def _serving(
+    spec: Path, data: Path, hidden: int, batch: int = 64, timeout: float = 60.0
+) -> Iterator[Running]:
     with tempfile.TemporaryFile() as log:
-        given = [str(spec), str(data), str(hidden), str(batch)]
+        given = [str(spec), str(data), str(hidden), str(batch), str(timeout)]
         path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         command = [sys.executable, "-c", START, *given]
         process = subprocess.Popen(command, stderr=log, env={**os.environ, **path})

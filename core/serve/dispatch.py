@@ -27,6 +27,10 @@ STUCK = 10.0
 ADMITTED = 0.4
 # How much the last mini-batch counts in the seconds of an instance.
 NEWEST = 0.2
+# What an engine has ahead takes this part of a request's time at most.
+AHEAD = 0.2
+# What is left of a server's lag, in hearing an engine, after a mini-batch that it heard in time.
+LASTING = 0.9
 
 
 class Dispatcher:
@@ -47,6 +51,7 @@ class Dispatcher:
         self._retired: list[Fleet] = []
         self.metrics = ModelMetrics()
         self._each = 0.0  # seconds that an engine needs for an instance
+        self._lag = 0.0  # seconds from an engine's answer to when it is heard
         self._fed = False  # whether idle engines will be fed soon
         self._loader: asyncio.Task[None] | None = None
 
@@ -59,7 +64,7 @@ class Dispatcher:
     def busy(self) -> bool:
         """Whether a request waits for an answer."""
         links = [link for fleet in self._fleets() for link in fleet.serving]
-        return len(self.queue) > 0 or any(not p.stale for link in links for p in link.running.values())
+        return len(self.queue) > 0 or any(link.running for link in links)
 
     @property
     def soon(self) -> int:
@@ -128,7 +133,7 @@ class Dispatcher:
         for fleet in self._fleets():
             fleet.collect()
             for link in fleet.serving:
-                if link.running and now - link.begun > STUCK and all(p.stale for p in link.running.values()):
+                if link.batches and now - link.begun > STUCK and not link.running:
                     print("the engine does not end what nobody waits for: it is replaced", file=sys.stderr)
                     link.end()
         for fleet in [fleet for fleet in self._retired if fleet.gone]:
@@ -143,10 +148,14 @@ class Dispatcher:
 
     def hear(self, link: Link, said: Any, bodies: bytes) -> None:  # noqa: ANN401 (what JSON holds)
         """Distribute the replies of a message; after a mini-batch's last one the engine gets the next."""
-        replied = [(link.running.pop(head[0]), head) for head in said["answers"]]
+        batch = link.batches[0]
+        replied = [(batch.pieces.pop(head[0]), head) for head in said["answers"]]
         if said["done"]:
             self.metrics.run.add(said["seconds"])
-            self._admit(said["seconds"] / link.instances)
+            link.batches.popleft()
+            link.begun = time.monotonic()
+            self._lag = max(link.begun - said["at"], LASTING * self._lag)
+            self._admit(said["seconds"] / batch.instances)
             self.opened(link)
         at = 0  # in the bodies
         for piece, (_, status, size, json_bytes, wrong) in replied:
@@ -162,7 +171,7 @@ class Dispatcher:
             self.about = self.about or self._fleet.about
             if not self._feed(link):
                 self._fleet.idle.append(link)
-        elif any(link in fleet.serving for fleet in self._retired):
+        elif not link.batches and any(link in fleet.serving for fleet in self._retired):
             link.end()
 
     def died(self) -> None:
@@ -171,8 +180,8 @@ class Dispatcher:
 
     def lost(self, link: Link) -> None:
         """Queue the requests of a dead engine to run alone; one that did is the cause, and fails."""
-        running = list(dict.fromkeys(p.waiting for p in link.running.values() if not p.stale))
-        link.running = {}
+        running = list(dict.fromkeys(piece.waiting for piece in link.running))
+        link.batches.clear()
         for waiting in running:
             if len(running) == 1 and waiting.suspect:
                 waiting.asked.refuse(BodyError(500, DIED))
@@ -190,16 +199,26 @@ class Dispatcher:
             idle.pop()
 
     def _feed(self, link: Link) -> bool:
-        """Send an engine what runs next; returns whether there is something."""
+        """Send an engine what runs next; returns whether it has something to do.
+
+        A server that is late in hearing that an engine is done, because thousands of clients ask, sends more
+        mini-batches ahead, so that the engine does not wait for it.
+        """
         now = time.monotonic()
-        pieces = self.queue.take(self.limits.batch, now)
-        if pieces:
-            link.send(pieces, now)
-            self.metrics.batch.add(link.instances)
+        ahead = min(self._lag, AHEAD * self.limits.timeout)
+        while not link.batches or (
+            sum(batch.instances for batch in link.batches) * self._each < ahead and not self.queue.suspicious
+        ):
+            pieces = self.queue.take(self.limits.batch, now)
+            if not pieces:
+                break
+            self.metrics.batch.add(link.send(pieces, now).instances)
             for piece in pieces:
                 if not piece.first:
                     self.metrics.waited.add(now - piece.waiting.since)
-        return bool(pieces)
+            if pieces[0].waiting.suspect:
+                break
+        return bool(link.batches)
 
     def _admit(self, each: float) -> None:
         """Note the seconds of an instance, and how many may wait."""

@@ -85,7 +85,7 @@ class Fleet:
         """Let each engine end when it has answered what it runs."""
         self._retired = True
         for link in self._links.values():
-            if not link.running:
+            if not link.batches:
                 link.end()
 
     def end(self) -> None:

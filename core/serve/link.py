@@ -7,8 +7,9 @@ import os
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from abw.core.base.errors import AbwError
@@ -35,16 +36,23 @@ class Asked(Protocol):
 Hear = Callable[["Link", Any, bytes], None]
 
 
+@dataclass(slots=True)
+class Batch:
+    """What an engine runs together: pieces of requests by number, with so many `instances`."""
+
+    pieces: dict[int, Piece[Asked]]
+    instances: int
+
+
 class Link(asyncio.Protocol):
     """The server's end of the connection to an engine.
 
-    `running`: the pieces that the engine has, by number, with so many `instances`, since `begun`; `lost`: a
+    `batches`: what the engine has, in the order in which it answers, the first one since `begun`; `lost`: a
     future that is done when the process has ended or the connection is closed.
     """
 
     def __init__(self, hear: Hear) -> None:
-        self.running: dict[int, Piece[Asked]] = {}
-        self.instances = 0
+        self.batches: deque[Batch] = deque()
         self.begun = 0.0
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.process: subprocess.Popen[bytes] | None = None
@@ -77,14 +85,21 @@ class Link(asyncio.Protocol):
             raise ConnectionError("the engine died before it was ready")
         return self._about.result()
 
-    def send(self, pieces: Sequence[Piece[Asked]], now: float) -> None:
-        """Let the engine run pieces of requests, all together, from `now` on."""
+    @property
+    def running(self) -> list[Piece[Asked]]:
+        """The pieces that the engine has and somebody waits for."""
+        return [piece for batch in self.batches for piece in batch.pieces.values() if not piece.stale]
+
+    def send(self, pieces: Sequence[Piece[Asked]], now: float) -> Batch:
+        """Let the engine run pieces of requests, all together, after what it has."""
         assert self._transport is not None
-        self.running, self.begun = dict(enumerate(pieces)), now
-        self.instances = sum(piece.last - piece.first for piece in pieces)
-        self._transport.write(
-            packed([(n, p.waiting.asked.request.document(p.first, p.last)) for n, p in self.running.items()])
-        )
+        batch = Batch(dict(enumerate(pieces)), sum(piece.last - piece.first for piece in pieces))
+        if not self.batches:
+            self.begun = now
+        self.batches.append(batch)
+        requests = [(n, p.waiting.asked.request.document(p.first, p.last)) for n, p in batch.pieces.items()]
+        self._transport.write(packed(requests))
+        return batch
 
     def end(self) -> None:
         """End the process at once."""

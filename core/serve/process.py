@@ -66,8 +66,8 @@ def _answer(connection: socket.socket, engine: Answering, requests: Mapping[int,
             number, reply, wrong = found
             heads.append((number, reply.status, len(reply.body), reply.json_bytes, wrong))
             bodies.append(reply.body)
-    took = time.perf_counter() - begun
-    connection.sendall(packed({"answers": heads, "done": True, "seconds": took}, b"".join(bodies)))
+    ended = {"done": True, "seconds": time.perf_counter() - begun, "at": time.monotonic()}
+    connection.sendall(packed({"answers": heads, **ended}, b"".join(bodies)))
 
 
 def main(open: Callable[..., Answering]) -> None:

@@ -75,6 +75,11 @@ class RequestQueue(Generic[T]):
         return line + sum(not w.gone for w in self._suspects)
 
     @property
+    def suspicious(self) -> bool:
+        """Whether a request must run alone."""
+        return bool(self._suspects)
+
+    @property
     def full(self) -> bool:
         """Whether there is no room for a single instance."""
         return bool(self.instances) and self.instances >= min(self.room, self.most)

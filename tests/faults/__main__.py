@@ -1,4 +1,5 @@
-"""The long runs: `python -m tests.faults threads`, `--kills 200`, `--disks`, `--engine 20`."""
+"""The long runs: `python -m tests.faults threads`, `--kills 200`, `--disks`, `--engine 20`,
+`--serve 100000`."""
 
 from __future__ import annotations
 
@@ -26,6 +27,9 @@ def main() -> int:
     parser.add_argument(
         "--engine", type=int, default=0, metavar="N", help="kills of each of workers, nodes, drivers of Ray's"
     )
+    parser.add_argument(
+        "--serve", type=int, default=0, metavar="N", help="requests to a server whose engines are killed"
+    )
     asked = parser.parse_args()
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -41,6 +45,10 @@ def main() -> int:
             from tests.faults import engine
 
             wrong += tell("kills on Ray", engine.kill(Path(folder) / "engine", asked.engine, asked.seed))
+        if asked.serve:
+            from tests.faults import serving
+
+            wrong += tell("requests while engines die", serving.kill(Path(folder), asked.serve, asked.seed))
         if asked.disks:
             if why := cannot_mount(Path(folder) / "disk"):
                 sys.exit(why)

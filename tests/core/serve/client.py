@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.core.serve import stub
+
 
 @dataclass
 class Reply:
@@ -40,9 +42,14 @@ class Server:
 
     @property
     def engine(self) -> int:
-        """The process of its engine."""
+        """The process of its engine, of several the last that was started."""
+        return self.engines[-1]
+
+    @property
+    def engines(self) -> list[int]:
+        """The processes of its engines."""
         pid = self.process.pid
-        return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[-1])
+        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
     async def ask(
         self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
@@ -114,10 +121,27 @@ async def stopped(server: Server, text: str) -> AsyncIterator[None]:
 @contextmanager
 def serving(home: Path, spec: str, *options: str, path: str = "") -> Iterator[Server]:
     """A server of a model that is ready; `path` goes before all that Python imports."""
-    log = home / "serve.log"
-    environment = {**os.environ, "ABW_HOME": str(home)}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [path, *sys.path]))
     command = [sys.executable, "-m", "abw", "serve", spec, "--port", "0", "--policy", "depth", *options]
+    with _begun(home, command, {}, path) as server:
+        yield server
+
+
+@contextmanager
+def repeating(home: Path, *, seconds: float = 0.0, start: float = 0.0, **options: object) -> Iterator[Server]:
+    """A server whose engines repeat what they are told (`stub`), taking `seconds` an instance."""
+    command = [sys.executable, "-m", "tests.core.serve.stub", json.dumps(options)]
+    environment = {stub.SECONDS: str(seconds), stub.START: str(start)}
+    with _begun(home, command, environment) as server:
+        yield server
+
+
+@contextmanager
+def _begun(
+    home: Path, command: list[str], environment: Mapping[str, str], path: str = ""
+) -> Iterator[Server]:
+    log = home / "serve.log"
+    paths = os.pathsep.join(filter(None, [path, *sys.path]))
+    environment = {**os.environ, "ABW_HOME": str(home), "PYTHONPATH": paths, **environment}
     with log.open("wb") as file:
         process = subprocess.Popen(command, stderr=file, env=environment)
     try:
@@ -125,9 +149,9 @@ def serving(home: Path, spec: str, *options: str, path: str = "") -> Iterator[Se
         while "ready: " not in (said := log.read_text()):
             assert process.poll() is None and time.monotonic() < end, said
             time.sleep(0.02)
-        found = re.search(r"listening on http://127\.0\.0\.1:(\d+)", said)
+        found = re.search(r"listening on (?:http://127\.0\.0\.1:(\d+)|unix:)", said)
         assert found
-        yield Server(process, int(found[1]), log)
+        yield Server(process, int(found[1] or 0), log)
     finally:
         process.kill()
         process.wait()
