@@ -408,6 +408,16 @@ def given_rows(network: Network) -> tuple[np.ndarray, ...]:
     return tuple(np.random.default_rng(n).normal(size=s).astype(np.float32) for n, s in enumerate(shapes))
 
 
+# Zeros with either sign, and not a number by several bits.
+SPECIAL = np.array([0, 1 << 31, 0x7FC00000, 0x7FC00001, 0xFFC00000, 0x7F800000, 0x3F800000], np.uint32)
+
+
+def special_rows(rng: np.random.Generator, network: Network) -> tuple[np.ndarray, ...]:
+    """Values for all fields of a network: few, of which some are equal as numbers and differ by bits."""
+    fields = [network.constants[c] for c in network.given]
+    return tuple(rng.choice(SPECIAL, (c.rows, *c.shape)).view(np.float32) for c in fields)
+
+
 def random_schedule(rng: np.random.Generator, graph: Graph) -> Schedule:
     """All or some ready nodes of a random type at a time, in a random order or in that of their numbers."""
     waiting = graph.dag.indegree.copy()

@@ -23,7 +23,7 @@ from abw.core.policy.check import check_schedule
 from abw.core.policy.rules.depth import Depth
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
-from tests.core.exec.builder import random_graph, random_network
+from tests.core.exec.builder import random_graph, random_network, special_rows
 
 seeds = st.integers(0, 10**6)
 SPECS = [
@@ -128,13 +128,21 @@ def expanded(made: Graph, found: list[NDArray[np.float32]]) -> list[NDArray[np.f
 def test_random_graphs(seed: int, nodes: int, divided: bool, masked: bool) -> None:
     rng = np.random.default_rng(seed)
     network = random_network(rng)
-    graph = random_graph(rng, network, nodes)
-    graph = replace(graph, instances=3, instance=rng.integers(0, 3, len(graph)).astype(np.int32))
+    random_equal(rng, random_graph(rng, network, nodes), divided=divided, masked=masked)
+
+
+def random_equal(
+    rng: np.random.Generator, graph: Graph, *, divided: bool, masked: bool
+) -> tuple[Graph, Graph]:
+    """A graph with instances and special numbers, and without equal nodes, which are checked."""
+    network, instance = graph.network, rng.integers(0, 3, len(graph)).astype(np.int32)
+    graph = replace(graph, instances=3, instance=instance, given=special_rows(rng, network))
     part = np.array([0, 1, 0], np.int32) if divided else None
     apart = rng.integers(0, 2, len(network.types)).astype(bool) if masked else None
     made = dedup(graph, keys_of(network), apart, part)
     of_types = set(np.flatnonzero(apart).tolist()) if apart is not None else set()
     check(graph, made, of_types, part if part is not None else np.zeros(3, np.int32))
+    return graph, made
 
 
 @pytest.mark.parametrize("spec", SPECS)

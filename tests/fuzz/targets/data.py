@@ -60,6 +60,8 @@ FORMATS: dict[str, tuple[str, Callable[[], list[bytes]], Sequence[bytes]]] = {
             b'"Parent Relationship": "SubPlan"',
             b"\n[\n",
             b'{"name": "LIMIT"}',
+            b"NaN",
+            b"-0.0",
         ),
     ),
     "json": (
@@ -88,7 +90,7 @@ FORMATS: dict[str, tuple[str, Callable[[], list[bytes]], Sequence[bytes]]] = {
 @cache
 def _opened(spec: str) -> tuple[Model, Networks]:
     model = open_model(ROOT / "specs" / spec, Overrides())
-    return model, open_networks(model, "cell")
+    return model, open_networks(model, "cell", dedup="on")
 
 
 def _leaving_out(path: Path, format: str, spec: str) -> None:
