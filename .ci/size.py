@@ -30,7 +30,7 @@ BUDGETS = {
     "core/ir": (2_550, 16_300),
     "core/jit": (950, 5_900),
     "core/plan": (1_350, 11_000),
-    "core/policy": (4_900, 36_500),
+    "core/policy": (4_960, 37_100),
     "core/program": (5_500, 35_600),
     "core/run": (7_400, 60_000),
     "core/scale": (900, 7_000),

@@ -60,7 +60,7 @@ from abw.core.run.checks import refuse_values, refuse_weights
 from abw.core.run.dedup import DedupMode
 from abw.core.run.footprint import require_weights
 from abw.core.run.hoisting import hoist_where_it_pays, may_hoist
-from abw.core.run.learning import SUMMARIES, Asked, Choice, launch_seconds, policy_of
+from abw.core.run.learning import SUMMARIES, Asked, Choice, launch_seconds, phase_seconds, policy_of
 from abw.core.run.minibatches import MiniBatch, run_one
 from abw.core.run.onepass.onepass import Passes
 from abw.core.run.parallel import Part, PartRunner
@@ -531,7 +531,8 @@ class LoadedModel:
     def _named(self, name: str) -> Policy:
         """A policy by its name: a rule, or learned, from disk or from the spec's data."""
         launch = launch_seconds(self._networks.network, self.executor.name)
-        asked = Asked(name, self._encoding, self._seed, self.spec.data.batch, launch)
+        phase = phase_seconds(self.executor.name)
+        asked = Asked(name, self._encoding, self._seed, self.spec.data.batch, launch, phase=phase)
         return policy_of(self._networks, asked, lambda: self._sampled(asked.instances), Quiet())
 
     def _sampled(self, count: int) -> tuple[Workload, int]:

@@ -47,7 +47,7 @@ def learn(
     on unseen instances.
     """
     overrides = changes.overrides()
-    from abw.core.run.learning import Asked, launch_seconds, learn_policy, steps_at_most
+    from abw.core.run.learning import Asked, launch_seconds, learn_policy, phase_seconds, steps_at_most
     from abw.core.run.workload import (
         grows_at_random,
         open_model,
@@ -65,6 +65,7 @@ def learn(
         model.data.batch,
         launch_seconds(networks.network, learning.executor),
         learning.train_limit,
+        phase_seconds(learning.executor),
     )
     executor_of_rounds = usual_executor(model, networks, asked.seed) if model.growth else None
     workload, used = open_sample(model, networks, asked.instances, executor=executor_of_rounds)

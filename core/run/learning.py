@@ -65,21 +65,25 @@ class NoNodesError(AbwError):
 
 
 class Launch(NamedTuple):
-    """What a batch costs besides its rows: seconds, and for each operation more; bytes read in a second."""
+    """What a batch costs besides its rows: seconds, and for each operation more; bytes read in a second.
+
+    `phase`: the seconds of batches that read nothing of each other, where these are executed at once.
+    """
 
     batch: float
     operation: float
     reading: float
+    phase: float = 0.0
 
 
 # By executor; none where batches do not matter.
 #
 # Fitted to launches of each type of two workloads (hidden 32 to 512; the mean error is 31 % for cpu, 15 % for
-# blas); cuda's are an estimate.
+# blas); cuda's are an estimate between its two schemes: a launch a batch, a barrier a phase.
 LAUNCH: Mapping[str, Launch] = {
     "cpu": Launch(0.046e-6, 0.0, 350e9),
     "blas": Launch(3.4e-6, 0.76e-6, 83e9),
-    "cuda": Launch(4e-6, 0.0, 2e12),
+    "cuda": Launch(1.25e-6, 0.0, 2e12, 2.75e-6),
 }
 
 
@@ -88,7 +92,8 @@ class Asked:
     """Which policy is asked for: by its name, or a `.json` file.
 
     `encoding` is that of `fsm`. `auto` is chosen for mini-batches of `batch` instances where a batch takes
-    `launch` seconds besides its rows. With a `limit`, it is to be learned from so many instances.
+    `launch` seconds besides its rows, and a phase `phase`. With a `limit`, it is to be learned from so many
+    instances.
     """
 
     name: str = CHOSEN
@@ -97,6 +102,7 @@ class Asked:
     batch: int = 64
     launch: float = 0.0
     limit: int | None = None
+    phase: float = 0.0
 
     @property
     def learned(self) -> bool:
@@ -128,6 +134,11 @@ def launch_seconds(network: Network, executor: str) -> float:
     cost, many = LAUNCH[executor], len(network.types)
     operations = sum(operations_of(t) for t in network.types) / many
     return cost.batch + operations * cost.operation + sum(weight_bytes(network)) / many / cost.reading
+
+
+def phase_seconds(executor: str) -> float:
+    """About what a phase takes besides its batches."""
+    return LAUNCH[executor].phase if executor in LAUNCH else 0.0
 
 
 def operations_of(type: NetType) -> int:
@@ -187,21 +198,21 @@ class Learned:
 def find_policy(networks: Networks, asked: Asked) -> Learned | None:
     """The policy learned earlier for networks. Errors: AbwError where it is damaged."""
     path = policy_path(networks.network, asked.kind, asked.seed, networks.groups)
-    return read_policy(path, networks.types, asked.launch) if path.exists() else None
+    return read_policy(path, networks.types, asked) if path.exists() else None
 
 
-def read_policy(path: Path, types: tuple[str, ...], launch: float = 0.0) -> Learned:
+def read_policy(path: Path, types: tuple[str, ...], asked: Asked | None = None) -> Learned:
     """A policy's file. Errors: AbwError where it is missing, damaged, or of types of other names."""
     policy, data = read_any(path)
     policy.require(types)
     if isinstance(policy, ChosenPolicy):
-        policy = policy.launching(launch)
+        policy = policy.launching(asked.launch, asked.phase) if asked else policy.launching(0.0)
     return Learned(policy, path, data, fresh=False)
 
 
-def named_policy(name: str, types: tuple[str, ...], launch: float = 0.0) -> Policy:
+def named_policy(name: str, types: tuple[str, ...]) -> Policy:
     """A policy that needs no learning: a rule, one of your own, one in a `.json` file. Errors: AbwError."""
-    return read_policy(Path(name), types, launch).policy if name.endswith(".json") else get_policy(name)
+    return read_policy(Path(name), types).policy if name.endswith(".json") else get_policy(name)
 
 
 def kept_policy(networks: Networks, asked: Asked) -> Learned | None:
@@ -211,7 +222,7 @@ def kept_policy(networks: Networks, asked: Asked) -> Learned | None:
     was tried that may pay.
     """
     if asked.name.endswith(".json"):
-        return read_policy(Path(asked.name), networks.types, asked.launch)
+        return read_policy(Path(asked.name), networks.types, asked)
     found = find_policy(networks, asked) if asked.learned else None
     if found is None or asked.limit not in (None, found.data.get("instances")):
         return None
@@ -363,6 +374,7 @@ def choose_from(
         apart=first > 0 and bool(lessons and held),
         seed=asked.seed,
         launch=asked.launch,
+        phase=asked.phase,
         cost=cost,
         ready=ready,
         progress=progress,

@@ -12,7 +12,7 @@ from abw.core.ir.network import Granularity, LayoutName
 from abw.core.policy.registry import CHOSEN
 from abw.core.run.dedup import DedupMode
 from abw.core.run.hoisting import hoisted_types
-from abw.core.run.learning import Asked, Choice, launch_seconds
+from abw.core.run.learning import Asked, Choice, launch_seconds, phase_seconds
 from abw.core.run.shards import Cut, Shard, require_shards
 from abw.core.run.workload import Networks, open_networks
 from abw.core.spec.load import Overrides
@@ -86,8 +86,8 @@ class RunOptions(CommonOptions):
     def asked(self, model: Model, networks: Networks) -> Asked:
         """The policy that these options request."""
         launch = launch_seconds(networks.network, self.executor)
-        batch = model.data.batch
-        return Asked(self.policy, self.encoding, self.seed, batch, launch, self.train_limit)
+        batch, phase = model.data.batch, phase_seconds(self.executor)
+        return Asked(self.policy, self.encoding, self.seed, batch, launch, self.train_limit, phase)
 
     def cut(self, model: Model, overrides: Overrides, what: str = "--shard") -> Cut:
         """How the option `what` cuts this run into shards. Errors: AbwError if it cannot be cut."""

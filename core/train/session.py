@@ -25,7 +25,7 @@ from abw.core.ir.model import Model
 from abw.core.policy.schedule import Policy
 from abw.core.run.dedup import DedupMode
 from abw.core.run.footprint import require_weights
-from abw.core.run.learning import Asked, launch_seconds, policy_of
+from abw.core.run.learning import Asked, launch_seconds, phase_seconds, policy_of
 from abw.core.run.run import versions
 from abw.core.run.workload import Networks, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
@@ -137,7 +137,9 @@ def _policy(
 ) -> Policy:
     """The policy asked for; one that is learned is learned from the first instances, or was once."""
     launch = launch_seconds(networks.network, options.executor)
-    asked = Asked(options.policy, seed=options.seed, batch=batch, launch=launch)
+    asked = Asked(
+        options.policy, seed=options.seed, batch=batch, launch=launch, phase=phase_seconds(options.executor)
+    )
     return policy_of(
         networks, asked, lambda: (open_workload(model, instances, networks), len(instances)), Quiet()
     )

@@ -14,6 +14,7 @@ import numpy as np
 from abw.core.base.errors import AbwError
 from abw.core.graph.dag import Dag
 from abw.core.policy.cost import Cost, cost_of, counting, least_cost
+from abw.core.policy.launches import phases_of
 from abw.core.policy.learned.climb import climb
 from abw.core.policy.learned.fsm import FORMAT, FsmPolicy, require_types
 from abw.core.policy.learned.learner import BEST_OF, MET, TooManyStatesError, learn
@@ -62,7 +63,8 @@ class Tried:
 
     On the held-out mini-batches it needs `batches`, which cost `cost` (the same number where nothing else was
     asked for), and takes about `scheduling` seconds. `learning`: the seconds that making it took; `states`:
-    an FSM's. `refused` says why it cannot be taken; then the numbers are none.
+    an FSM's. `refused` says why it cannot be taken; then the numbers are none. `phases` (`phases_of`) are
+    known where they were asked for.
     """
 
     policies: tuple[str, ...]
@@ -72,6 +74,13 @@ class Tried:
     learning: float = 0.0
     states: int | None = None
     refused: str | None = None
+    phases: int | None = None
+
+    def seconds(self, launch: float, phase: float) -> float:
+        """What it takes where a batch takes `launch` seconds, and a phase as many more."""
+        batches = self.batches or 0
+        phases = batches if self.phases is None else self.phases
+        return batches * launch + phases * phase + self.scheduling
 
     @property
     def quick(self) -> bool:
@@ -106,6 +115,7 @@ class Held:
 class ChosenPolicy:
     """The candidate of `tried` that does best, where a batch takes `launch` seconds besides its rows.
 
+    Where an executor runs the batches of a phase at the same time, that is little, and a phase takes `phase`.
     That is the one whose batches and scheduling together take least. `fsm` is the FSM among them that can be
     taken, `linear` the rules with learned weights by their names. With a `cost` the candidates were judged by
     that, which decides alone; files do not keep it.
@@ -120,6 +130,7 @@ class ChosenPolicy:
     launch: float = float("inf")
     cost: Cost | None = None
     linear: Mapping[str, Linear] = field(default_factory=dict)
+    phase: float = 0.0
 
     @property
     def able(self) -> list[Tried]:
@@ -132,18 +143,21 @@ class ChosenPolicy:
         able = self.able
         if self._alone:
             return min(able, key=lambda t: (t.cost, t.scheduling))
-        return min(able, key=lambda t: (t.batches or 0) * self.launch + t.scheduling)
+        return min(able, key=lambda t: t.seconds(self.launch, self.phase))
 
     @property
     def open(self) -> bool:
-        """Whether a policy was not tried that might pay where a batch costs `launch`."""
+        """Whether a policy was not tried that might pay where batches and phases cost so much."""
+        if self.phase and any(t.phases is None for t in self.able):
+            return True
         tried = {LEARNED if is_fsm(name) else name for t in self.tried for name in t.policies}
         missing, size, least = (
             {*SINGLE, *WEIGHED, *BEAMS, LEARNED} - tried,
             self.held.size(len(self.types)),
             self.held.least,
         )
-        return any(_may_pay(self.able, self.held, self._launch, _takes(n, size, least)) for n in missing)
+        price = self._launch, self.phase
+        return any(_may_pay(self.able, self.held, price, _takes(n, size, least)) for n in missing)
 
     @property
     def reason(self) -> str:
@@ -170,9 +184,9 @@ class ChosenPolicy:
     def _launch(self) -> float:
         return float("inf") if self._alone else self.launch
 
-    def launching(self, seconds: float) -> ChosenPolicy:
-        """Choose anew where a batch costs so many seconds."""
-        return replace(self, launch=seconds)
+    def launching(self, seconds: float, phase: float = 0.0) -> ChosenPolicy:
+        """Choose anew where a batch costs so many seconds, and a phase so many more."""
+        return replace(self, launch=seconds, phase=phase)
 
     @cached_property
     def policy(self) -> Policy:
@@ -241,6 +255,7 @@ def choose(
     practice: Callable[[], Sequence[Dag]] | None = None,
     seed: int = 0,
     launch: float = float("inf"),
+    phase: float = 0.0,
     cost: Cost | None = None,
     ready: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -251,7 +266,8 @@ def choose(
     then FSMs learned from `lessons` (a graph and its parts; encodings base, sort, critical, in at most
     `TRIALS` trials, with at most `STATES` states), linear rules with weights learned on the mini-batches that
     `practice` gives (else on the first lesson), the least of several rules, and the beam: each only where it
-    could still be better, that is, if with as few batches as the lower bound, at `launch` seconds a batch,
+    could still be better, that is, if with as few batches as the lower bound, at `launch`
+    seconds a batch and `phase` for each of the fewest phases,
     and its own scheduling it would take less time than what was tried before. With a `cost` that is what is
     minimised, alone. `ready` is told the name of each rule, or `fsm`, before it is first used, which is the
     time to compile it; `progress` the candidates tried and the fewest batches so far. Same arguments, same
@@ -271,7 +287,9 @@ def choose(
     nodes = sum(map(len, held))
     edges = nodes if ordered else sum(len(dag.succ) for dag in held)  # not looked for where nobody asks
     summary = Held(len(held), nodes, edges, sum(least_cost(d, price) for d in held), apart)
-    trial = _Trial(held, summary, price, cost, launch if cost is None else float("inf"), ready, progress)
+    trial = _Trial(
+        held, summary, price, cost, (launch if cost is None else float("inf"), phase), ready, progress
+    )
     quickest = sorted(SINGLE, key=trial.takes)
     for name in (ONE_BATCH, *quickest) if ordered else quickest:
         if not trial.may_pay(name):
@@ -285,17 +303,19 @@ def choose(
             trial.rule(name)
     order = sorted(trial.tried, key=lambda t: (t.cost is None, t.cost, t.scheduling))
     seconds = time.perf_counter() - begun - trial.waited
-    return ChosenPolicy(types, summary, tuple(order), fsm, seed, seconds, launch, cost, linear)
+    return ChosenPolicy(types, summary, tuple(order), fsm, seed, seconds, launch, cost, linear, phase)
 
 
-def _may_pay(able: Sequence[Tried], held: Held, launch: float, seconds: float) -> bool:
+def _may_pay(able: Sequence[Tried], held: Held, price: tuple[float, float], seconds: float) -> bool:
     """Whether what takes so many seconds could be better than the able ones, were it to reach the bound."""
     if not able:
         return True
+    launch, phase = price
     if launch == float("inf"):
         return min(t.cost or 0.0 for t in able) > held.least * MET
-    best = min((t.batches or 0) * launch + t.scheduling for t in able)
-    return held.least * launch + seconds < best
+    best = min(t.seconds(launch, phase) for t in able)
+    phases = min(t.phases or 0 for t in able)  # `depth`, the quickest, has the fewest
+    return held.least * launch + phases * phase + seconds < best
 
 
 def _takes(name: str, size: Size, batches: float) -> float:
@@ -324,22 +344,23 @@ class _Trial:
         held: Held,
         price: Cost,
         cost: Cost | None,
-        launch: float,
+        launching: tuple[float, float],
         ready: Callable[[str], None] | None,
         progress: Callable[[int, int], None] | None,
     ) -> None:
-        self.dags, self.held, self.price, self.cost, self.launch = dags, held, price, cost, launch
+        self.dags, self.held, self.price, self.cost, self.launching = dags, held, price, cost, launching
         self.ready, self.progress = ready, progress
         self.size = held.size(len(dags[0].types))
         self.tried: list[Tried] = []
         self.waited = 0.0
         self._costs: dict[str, np.ndarray[Any, np.dtype[np.float64]]] = {}
         self._scheduling: dict[str, float] = {}
+        self._phases: dict[str, np.ndarray[Any, np.dtype[np.int64]]] = {}
 
     def may_pay(self, name: str) -> bool:
         """Whether a policy could be better than all that was tried."""
         able = [t for t in self.tried if t.cost is not None]
-        return _may_pay(able, self.held, self.launch, self.takes(name))
+        return _may_pay(able, self.held, self.launching, self.takes(name))
 
     def takes(self, name: str) -> float:
         """What a policy takes that needs as many batches as the lower bound; with a cost, about that."""
@@ -402,7 +423,15 @@ class _Trial:
             names.append(name)
             least = after
             seconds = sum(self._scheduling[n] for n in names)
-            self._note(Tried(tuple(names), int(least.sum()), float(least.sum()), seconds))
+            phases = self._together_phases(names)
+            self._note(Tried(tuple(names), int(least.sum()), float(least.sum()), seconds, phases=phases))
+
+    def _together_phases(self, names: Sequence[str]) -> int | None:
+        """The phases of the schedules that `Least` takes."""
+        if names[0] not in self._phases:
+            return None
+        first = np.argmin([self._costs[n] for n in names], axis=0)
+        return int(np.choose(first, [self._phases[n] for n in names]).sum())
 
     def _prepare(self, name: str) -> None:
         """Let what a policy runs be compiled: that does not count."""
@@ -414,10 +443,14 @@ class _Trial:
     def _judge(self, name: str, policy: Policy, learning: float = 0.0, states: int | None = None) -> None:
         schedules = [policy.schedule(dag) for dag in self.dags]
         self._costs[name] = np.array([cost_of(s, self.price) for s in schedules])
+        if self.launching[1]:
+            pairs = zip(self.dags, schedules, strict=True)
+            self._phases[name] = np.array([phases_of(dag, s) for dag, s in pairs])
         batches = sum(map(len, schedules))
         cost = float(self._costs[name].sum())
         self._scheduling[name] = seconds_of(name, self.size, batches)
-        self._note(Tried((name,), batches, cost, self._scheduling[name], learning, states))
+        phases = int(self._phases[name].sum()) if name in self._phases else None
+        self._note(Tried((name,), batches, cost, self._scheduling[name], learning, states, phases=phases))
 
     def _note(self, tried: Tried) -> None:
         self.tried.append(tried)

@@ -111,6 +111,7 @@ def _tried(entry: Any, where: str) -> Tried:  # noqa: ANN401 (whatever was read)
         scheduling=number(entry, "scheduling", where, least=0.0),
         learning=number(entry, "learning", where, least=0.0),
         states=count(entry, "states", where) if entry.get("states") is not None else None,
+        phases=count(entry, "phases", where) if entry.get("phases") is not None else None,
         refused=of(entry, "refused", str, where) if entry.get("refused") is not None else None,
     )
 

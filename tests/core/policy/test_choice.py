@@ -15,6 +15,7 @@ from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
 from abw.core.policy.check import check_schedule
 from abw.core.policy.cost import Cost, cost_of
+from abw.core.policy.launches import phases_of
 from abw.core.policy.learned import choice
 from abw.core.policy.learned.choice import CANDIDATES, ChosenPolicy, Least, choose, fsm_behind
 from abw.core.policy.learned.fsm import FsmPolicy
@@ -148,6 +149,28 @@ def test_learned_weights_are_kept_and_followed() -> None:
         check_schedule(dag, alone.schedule(dag))
     again = choose(lessons, held, practice=lambda: lessons, seed=3)
     assert [t.batches for t in again.tried] == [t.batches for t in policy.tried]
+
+
+def test_phases_count_where_batches_run_at_the_same_time() -> None:
+    held = [hard(seed, letters="abcdefgh") for seed in (30, 31)]
+    lessons = [hard(32, letters="abcdefgh")]
+    phased = choose(lessons, held, launch=1e-7, phase=1e-3)
+    assert phased.picked.name == "depth"
+    assert phased.picked.phases == sum(phases_of(d, phased.schedule(d)) for d in held)
+    assert not phased.open
+    alone = choose(lessons, held, launch=1e-3)
+    assert (alone.picked.batches or 0) < (phased.picked.batches or 0)
+    assert alone.launching(1e-7, 1e-3).open  # phases were not counted
+    both = choose(lessons, held, launch=1e-3, phase=1e-6)
+    again = any_policy_of(json.loads(both.to_json()))[0]
+    assert isinstance(again, ChosenPolicy)
+    again = again.launching(1e-3, 1e-6)
+    assert again.picked == both.picked
+    assert not again.open
+    for tried in both.tried:
+        if tried.cost is not None and both._has(tried):
+            one = replace(both, tried=(tried,))
+            assert tried.phases == sum(phases_of(d, one.schedule(d)) for d in held)
 
 
 def test_files_of_earlier_versions_are_read() -> None:

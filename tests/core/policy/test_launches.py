@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from abw.core.base.errors import CheckError
 from abw.core.graph.group import Groups
 from abw.core.policy.check import check_schedule
-from abw.core.policy.launches import by_type
+from abw.core.policy.launches import by_type, phases_of
 from abw.core.policy.rules.critical import Critical
+from abw.core.policy.rules.depth import Depth
 from abw.core.policy.schedule import Schedule
 from tests.core.policy import brute
 from tests.core.policy.graphs import dag, random_dag
@@ -72,3 +73,24 @@ def test_launches_span_the_batches(ends: list[int]) -> None:
     schedule = Schedule(np.array([0, 1], np.int32), ptr, nodes, launch_ptr=np.array(ends, np.int32))
     with pytest.raises(CheckError, match="launches do not span"):
         check_schedule(graph, schedule)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 30), st.sampled_from([0.05, 0.2]))
+def test_phases_are_the_longest_chain_of_batches(seed: int, nodes: int, density: float) -> None:
+    graph = random_dag(seed, nodes, 4, density)
+    above = brute.producers(graph)
+    for policy in (Critical(), Depth()):
+        schedule = policy.schedule(graph)
+        of = {
+            v: b
+            for b in range(len(schedule))
+            for v in schedule.nodes[slice(*schedule.ptr[b : b + 2])].tolist()
+        }
+        reads = {b: {of[u] for v, own in of.items() if own == b for u in above[v]} for b in of.values()}
+
+        def phase(b: int, reads: dict[int, set[int]] = reads) -> int:
+            return 1 + max((phase(a, reads) for a in reads[b]), default=0)
+
+        longest = max(map(phase, reads), default=0)
+        assert phases_of(graph, schedule) == longest
+    assert longest == max(brute.depth(graph), default=-1) + 1  # the fewest

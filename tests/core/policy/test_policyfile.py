@@ -143,6 +143,7 @@ def _learned() -> dict[str, Any]:
         (lambda d: d["tried"][0].pop("cost"), r"tried\[0\].cost is missing"),
         (lambda d: d["tried"][0].update(cost=-1), r"tried\[0\].cost must be 0 at least, not -1"),
         (lambda d: d["tried"][0].update(states=[]), r"tried\[0\].states must be a whole number"),
+        (lambda d: d["tried"][0].update(phases=-1), r"tried\[0\].phases must be a whole number"),
         (lambda d: d["tried"][0].update(refused=3), r"tried\[0\].refused must be a text, not 3"),
         (
             lambda d: d["tried"][0].pop("scheduling"),
