@@ -29,7 +29,7 @@ class Choice:
 
 
 def choose(closure: Closure, deadline: float) -> Choice:
-    """The heaviest set of items that can be kept, or the best one found until `deadline` (time.monotonic).
+    """The heaviest set of items that can be kept, or the best one found until `deadline` (time.thread_time).
 
     Meant for items of which not all can be kept.
     """
@@ -52,7 +52,7 @@ class _Search:
         every = range(len(self.weight))
         self.offer(self.greedy([], self.heavy_first))
         self.offer(self.greedy([], every))
-        end, self.deadline = self.deadline, (time.monotonic() + self.deadline) / 2
+        end, self.deadline = self.deadline, (time.thread_time() + self.deadline) / 2
         bound = self.improve_bound()
         self.deadline = end
         self.exchange(bound)
@@ -64,7 +64,7 @@ class _Search:
         return Choice(tuple(sorted(self.best)), tuple(self.conflicts), min(bound, self.given_up))
 
     def late(self) -> bool:
-        return time.monotonic() > self.deadline
+        return time.thread_time() > self.deadline
 
     def offer(self, kept: list[int]) -> bool:
         """Remember a possible set if it is the best so far."""

@@ -9,7 +9,7 @@ there is none. `broadcast.py` closes the tree, `ties.py` compares lane orders.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import accumulate
 
 from abw.pqtree.layouts import broadcast
@@ -58,6 +58,10 @@ class Closure:
         row = self.tree.row([*kept, *others])
         added = self.tree.run(self._kernel.hold, self._state, row, len(kept), 1)
         return [int(number) for number in self._state[broadcast.ORDER][:added]]
+
+    def weight_without(self, kept: Collection[int]) -> int:
+        """The weight of all items but these."""
+        return sum(item.weight for i, item in enumerate(self.items) if i not in kept)
 
     def agrees(self) -> bool:
         """Whether the items of each batch can have one order of lanes."""

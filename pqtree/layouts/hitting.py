@@ -41,7 +41,7 @@ def hitting_set(
 
     `known` is some such set; none weighs less than `floor`. Branch and bound: of a set not hit, one item
     after the other is taken, and then no more; the bound adds the cheapest items of sets that share none.
-    Stops at `deadline` (time.monotonic) with the best so far.
+    Stops at `deadline` (time.thread_time) with the best so far.
     """
     items = sorted({item for some in sets for item in some}, key=lambda item: (weight[item], item))
     rank = {item: i for i, item in enumerate(items)}  # bit i is the i-th cheapest: the lowest bit is cheapest
@@ -66,7 +66,7 @@ def hitting_set(
             if spent < best_price:
                 best, best_price = taken, spent
             return
-        stopped = stopped or time.monotonic() > deadline
+        stopped = stopped or time.thread_time() > deadline
         tightest = min([mask & ~banned for mask in left], key=int.bit_count)
         if stopped or best_price <= floor or not tightest or spent + bound(left, banned) >= best_price:
             return

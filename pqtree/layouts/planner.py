@@ -10,6 +10,7 @@ from abw.pqtree import compiled, shape
 from abw.pqtree.layouts.choice import Choice, choose
 from abw.pqtree.layouts.closure import Closure
 from abw.pqtree.layouts.layout import Layout, lay_out, name_of
+from abw.pqtree.layouts.orders import FEW, heaviest
 from abw.pqtree.layouts.problem import LAUNCH, Item, Key, Program
 from abw.pqtree.tree import PQTree
 
@@ -31,16 +32,17 @@ def plan_layout(
     made once, and cost nothing at run time. A copy costs its bytes and `launch`. `strided` names the batches
     (or all) whose kernels take lanes at equal distances.
 
-    An ideal layout is found where there is one, exactly. Else half of `time_limit` (seconds of searching)
-    goes into an exact search, the other half into exchanges: `Layout.gap` says what is not proven. At 0 the
-    operands are tried once, the heaviest first. From 64 variables on it runs as machine code, which a process
+    An ideal layout is found where there is one, exactly. Else half of `time_limit` (seconds of this thread's
+    CPU time) goes into an exact search, the other half into exchanges: `Layout.gap` says what is not proven.
+    Of parts with seven variables or fewer all orders are tried if that proved nothing. At 0 the operands are
+    tried once, the heaviest first. From 64 variables on it runs as machine code, which a process
     loads beforehand, and compiles if it was never used (6 to 10 s of CPU time). Raises ValueError for a wrong
     program.
     """
     program = Program.of(sizes, batches, arenas, constant, launch)
     opened = [open_part(items) for items in independent_parts(program)]
-    deadline = time.monotonic() + time_limit
-    parts = [plan_part(*part, deadline) for part in opened]
+    deadline = time.thread_time() + time_limit
+    parts = [plan_part(*part, deadline, exact=time_limit > 0) for part in opened]
     apart = set(range(len(program.sizes))).difference(*(part.variables for part in parts))
     pieces = sorted([list(part.order) for part in parts] + [[variable] for variable in apart], key=min)
     reasons = {key: reason for part in parts for key, reason in part.reasons.items()}
@@ -109,12 +111,20 @@ def open_part(items: Sequence[Item]) -> tuple[Sequence[Item], Closure, bool]:
     return items, closure, False
 
 
-def plan_part(items: Sequence[Item], closure: Closure, possible: bool, deadline: float) -> Component:
-    """Order the variables of some items, as `open_part` gave them."""
+def plan_part(
+    items: Sequence[Item], closure: Closure, possible: bool, deadline: float, *, exact: bool = True
+) -> Component:
+    """Order the variables of some items, as `open_part` gave them.
+
+    With `exact`, all orders of few variables are tried where the search has proven nothing.
+    """
     variables = sorted({variable for item in items for variable in item.lanes})
     choice = Choice(tuple(range(len(items))), (), 0)
     if not possible:
         choice = choose(closure, deadline)
+        if exact and len(variables) <= FEW and choice.bound < closure.weight_without(choice.kept):
+            kept = heaviest(len(variables), closure.items)
+            choice = replace(choice, kept=kept, bound=closure.weight_without(kept))
         closure.feasible(choice.kept, at_once=True)
     alignment = closure.alignment()
     assert alignment is not None
