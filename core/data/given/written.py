@@ -451,7 +451,7 @@ class Writer:
     """Writes lists of instances of a format; the buffer is kept, and grows."""
 
     def __init__(self, format: str) -> None:
-        self._format = FORMATS[format] if can_be_walked() else -1
+        self._format = FORMATS.get(format, -1) if can_be_walked() else -1
         self._space, self._buffer = np.zeros(SPACE, np.int64), np.zeros(1 << 12, np.uint8)
 
     def write(self, instances: list[Any]) -> Bytes | None:
