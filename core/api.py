@@ -62,8 +62,8 @@ from abw.core.run.footprint import require_weights
 from abw.core.run.hoisting import hoist_where_it_pays, may_hoist
 from abw.core.run.learning import SUMMARIES, Asked, Choice, launch_seconds, phase_seconds, policy_of
 from abw.core.run.minibatches import MiniBatch, run_one
-from abw.core.run.onepass.onepass import Passes
-from abw.core.run.parallel import Part, PartRunner
+from abw.core.run.onepass.onepass import WORTH_IT, Passes
+from abw.core.run.parallel import Part, PartRunner, side_by_side
 from abw.core.run.streaming import columns_of, read_ahead
 from abw.core.run.workload import (
     Networks,
@@ -93,8 +93,8 @@ Errors = Literal["raise", "return"]
 _ERRORS = get_args(Errors)
 
 
-# Mini-batches in order, each with a column for every output of the model.
-Columns = Iterator[tuple[MiniBatch, tuple[Column, ...]]]
+# Mini-batches in order, as their instances from one to before another, each with a column for every output.
+Columns = Iterator[tuple[tuple[int, int], tuple[Column, ...]]]
 # Instances, their outputs, and afterwards those that the model could not be run on.
 _Run = tuple[Piece, Columns, list[InstanceError]]
 
@@ -289,6 +289,18 @@ class LoadedModel:
         self._current()
         return made.objects(instances)
 
+    def passed(
+        self, instances: list[Any], numbers: NDArray[np.int64], vertices: int
+    ) -> tuple[tuple[Column, ...], Sequence[str | int] | None] | None:
+        """The outputs of instances with these `numbers` (n,) by one pass, and their names if the data has some.
+
+        None where the ordinary way is to be taken, or they have more than so many vertices.
+        """
+        if self._check_finite or (made := self._passes.make(self._ready())) is None:
+            return None
+        self._current()
+        return made.columns(instances, numbers, vertices)
+
     def stream(self, file: str | os.PathLike[str], *, errors: Errors = "raise") -> Iterator[Outputs]:
         """Run a file's instances, some mini-batches at a time, in bounded memory; yields their outputs.
 
@@ -313,9 +325,13 @@ class LoadedModel:
                 leave_out = left.append if errors == "return" else None
                 yield self._part(piece.instances, leave_out, told=(piece, left))
 
-        for part, found in self._through(parts()):
+        if self._current().twins():
+            found = self._through(parts())
+        else:
+            found = ((part, self._one_by_one(part)) for part in parts())
+        for part, columns in found:
             piece, left = part.told
-            yield piece, found, left
+            yield piece, columns, left
 
     def _pieces(self, file: Path, errors: Errors) -> Iterator[Piece]:
         """Read the instances of a file, piece by piece."""
@@ -464,7 +480,7 @@ class LoadedModel:
         return gathered(
             self.outputs,
             (
-                (piece, ((batch.first, batch.last, columns) for batch, columns in found), left)
+                (piece, ((*window, columns) for window, columns in found), left)
                 for piece, found, left in pieces
             ),
         )
@@ -483,12 +499,35 @@ class LoadedModel:
         if not len(instances):
             return
         part = self._part(instances, leave_out, windows)
-        workload = part.workload
+        if side_by_side(self._current(), part):
+            for _, columns in self._through([part]):
+                yield from columns
+        else:
+            yield from self._one_by_one(part)
+
+    def _one_by_one(self, part: Part) -> Columns:
+        """Run mini-batches one after the other, each by one compiled pass where that can be."""
+        passes, many = self._passes, len(part.windows) >= WORTH_IT
+        made = passes.make(self._ready()) if many else passes.made
+        if made is None or self._check_finite or part.workload.growing is not None:
+            yield from self._ordinary(part)
+            return
+        for window in part.windows:
+            self._current()
+            columns = made.bound(part.workload, *window)
+            if columns is None:
+                yield from self._ordinary(replace(part, windows=[window]))
+            else:
+                yield window, columns
+
+    def _ordinary(self, part: Part) -> Columns:
+        """Run mini-batches by graphs, schedules and plans."""
+        workload, leave_out = part.workload, part.leave_out
         if len(part.windows) == 1 and leave_out is None and workload.growing is None:  # somebody waits for it
             executor, checked = self._current(), self._check_finite
             found = run_one(workload, self._ready(), executor, *part.windows[0], keep_all=checked)
             if found is not None:
-                yield found[0], self._read(part, *found)
+                yield part.windows[0], self._read(part, *found)
                 return
         for _, columns in self._through([part]):
             yield from columns
@@ -518,7 +557,7 @@ class LoadedModel:
             clock = Clock("construct", "schedule", "plan", "execute")
             runner = PartRunner(self._ready(), executor, clock, self._read, self._check_finite, not free)
             for part, _, found in runner.run(parts):
-                yield part, ((batch, columns()) for batch, _, columns in found)
+                yield part, (((batch.first, batch.last), columns()) for batch, _, columns in found)
         finally:
             self._free |= free
 

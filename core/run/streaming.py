@@ -277,7 +277,7 @@ def columns_of(workload: Workload, batch: MiniBatch, result: Result) -> tuple[Co
     if model.answers:
         instances = grown.instances if grown else workload.instances
         given = tuple(
-            _answered(column, refs.vertex + base, model, refs.name, instances)
+            answered_column(column, refs.vertex + base, model, refs.name, instances)
             for column, refs in zip(given, result.nodes.results, strict=True)
         )
     if grown is None or model.growth is None:
@@ -319,7 +319,7 @@ def _column_of(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Co
     return Column(values, counts, (refs.vertex - start[refs.instance] - 1).astype(np.int32))
 
 
-def _answered(
+def answered_column(
     column: Column, vertices: NDArray[np.integer[Any]], model: Model, name: str, instances: Instances
 ) -> Column:
     """An output in the form that the model's answer requests."""

@@ -15,7 +15,7 @@ from abw.core.serve.answers import Answer, described, tensors_of
 from abw.core.serve.process import main
 from abw.core.serve.request_batch import BatchEngine, Found, RequestBatch, wrong
 from abw.core.serve.settings import Limits, Loading
-from abw.core.store.outputs import line_of
+from abw.core.store.outputs import Column, line_of
 
 
 class Engine(BatchEngine):
@@ -56,6 +56,12 @@ class Engine(BatchEngine):
     def answers(self, batch: RequestBatch) -> Iterator[Found]:
         """Yield what each instance gave, or what is wrong with it. Errors: AbwError."""
         objects, errors = batch.objects, batch.errors
+        if not errors and 0 < len(objects) <= self.most:
+            passed = self.model.passed(objects, np.array(batch.number, np.int64), self.nodes)
+            if passed is not None:
+                columns, names = passed
+                yield from self._found(range(len(objects)), columns, names)
+                return
         if self.model.spec.data.tokens:
             for at, given in enumerate(objects):
                 if not isinstance(given, str):
@@ -75,12 +81,19 @@ class Engine(BatchEngine):
             lambda e: left_out.update({positions[e.instance]: e}),
             windows_of(instances, self.most, self.nodes),
         )
-        for done, columns in found:
-            ends = [[0, *np.cumsum(column.counts).tolist()] for column in columns]
-            for k, at in enumerate(positions[done.first : done.last]):
-                parts = tuple((c, end[k], end[k + 1]) for c, end in zip(columns, ends, strict=True))
-                yield at, Answer(instances.names[done.first + k] if instances.names else "", parts)
+        for (first, last), columns in found:
+            names = instances.names[first:last] if instances.names else None
+            yield from self._found(positions[first:last], columns, names)
         yield from wrong(left_out)
+
+    def _found(
+        self, positions: Sequence[int], columns: Sequence[Column], names: Sequence[str | int] | None
+    ) -> Iterator[tuple[int, Answer]]:
+        """Yield the answers of instances at these positions: their parts of columns."""
+        ends = [[0, *np.cumsum(column.counts).tolist()] for column in columns]
+        for k, at in enumerate(positions):
+            parts = tuple((c, end[k], end[k + 1]) for c, end in zip(columns, ends, strict=True))
+            yield at, Answer(names[k] if names else "", parts)
 
 
 def windows_of(instances: Instances, most: int, nodes: int) -> list[tuple[int, int]]:

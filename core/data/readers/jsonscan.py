@@ -152,7 +152,7 @@ def scan(source: Source, skip: int, stop: int, checked: bool = False) -> tuple[C
         return None
     try:
         named = room.names[:, :lines]
-        ids = [_id(data, *row) for row in named.T.tolist()] if named[0].any() else []
+        ids = [id_of(data, *row) for row in named.T.tolist()] if named[0].any() else []
     except ValueError:  # half of a surrogate pair, no such escape, or more than 64 bits
         return None
     columns = Columns(
@@ -192,8 +192,8 @@ def _string(quoted: str) -> str:
     return word
 
 
-def _id(data: bytes, form: int, begin: int, end: int) -> str | int:
-    """Errors: ValueError."""
+def id_of(data: bytes, form: int, begin: int, end: int) -> str | int:
+    """The id of an instance, as `Room.names` has it. Errors: ValueError."""
     if form == 0:
         return ""
     if form == 1 + TEXT:

@@ -27,7 +27,7 @@ from abw.core.jit.decorators import entry, fragment
 from abw.core.jit.splitmix import GOLDEN, mix
 from abw.core.run.onepass import build
 from abw.core.run.onepass import state as at
-from abw.core.run.onepass.state import FINE, MORE, full, take
+from abw.core.run.onepass.state import APART, FINE, MORE, full, take
 from abw.core.run.onepass.vocabulary import row_of
 
 # A step is one of these operations, the register that it fills, and up to six arguments.
@@ -56,6 +56,8 @@ def bind(words: int) -> int:
     state = longs_at(words, at.WORDS)
     steps = longs_in(state, at.BINDING)
     state[at.TABLES], state[at.TABLES + 1] = state[at.REGISTERS], state[at.REGISTERS + 1]
+    if state[at.VERTICES] > state[at.MOST_VERTICES]:
+        return APART
     state[at.DATA_AT], state[at.FIRST], state[at.LAST] = state[at.BLOCK], 0, state[at.COUNT]
     for a in range(0, len(steps), WIDTH):
         do = steps[a]

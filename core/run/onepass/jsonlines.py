@@ -68,7 +68,7 @@ def json_lines(words: int) -> int:
         take(words, 2 * names, 4),
         take(words, 10, 8),
     )
-    known = take(words, NAMES * names, 8)
+    known, state[at.IDS], state[at.ID_ROOM] = take(words, NAMES * names, 8), places[1], lines
     state[at.START], state[at.START + 1] = take(words, count + 1, 8), count + 1
     if full(words):
         return MORE

@@ -15,6 +15,7 @@ from abw.core.data.given.written import Writer
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.launch import Walking
 from abw.core.exec.interface import Executor
+from abw.core.graph.bind import Binding as Bound
 from abw.core.ir.model import AS_IT_IS, Model
 from abw.core.jit.pointers import Table
 from abw.core.policy.schedule import Policy
@@ -25,12 +26,14 @@ from abw.core.run.onepass.binding import Binding, CannotPassError, binding_of, f
 from abw.core.run.onepass.rules import Rule, rule_of
 from abw.core.run.onepass.state import Stage
 from abw.core.run.onepass.workspace import Workspace
-from abw.core.run.workload import Networks
+from abw.core.run.streaming import answered_column
+from abw.core.run.workload import Networks, Workload
 from abw.core.store.answers import answered
-from abw.core.store.outputs import Output
+from abw.core.store.outputs import Column, Output
 from abw.core.store.ragged import Outputs, Ragged
 
-SECOND = 2
+# The call of a few instances, and the mini-batches of one, from which on a pass is worth its machine code.
+SECOND, WORTH_IT = 2, 16
 
 # What parts instances of a format in the text of several.
 _PARTED = {"lattice": b"\n\x01\n"}
@@ -77,6 +80,7 @@ class Pass:
         self._space = Workspace(model, networks, executor, walking, rule.arrays, rule.numbers)
         self._outputs, self._format, self._answers = outputs, model.data.format, model.answers
         self._equal, self._writer = networks.equal, Writer(model.data.format)
+        self._binding: Bound | None = None
         stages = (build.construct, *rule.stages, finish.plan, finish.walk, finish.results)
         self._bound = self._space.stages(stages)
         self._texted, self.untexted = None, ""
@@ -91,21 +95,7 @@ class Pass:
 
     def objects(self, instances: list[Any]) -> Outputs | None:
         """The outputs of instances; None where the ordinary way is to be taken."""
-        if self._texted is None:
-            return None
-        written = self._writer.write(instances)
-        if written is not None:
-            return self._given(self._texted, written, len(instances))
-        parting = _PARTED.get(self._format, b"\n")
-        try:
-            texts = [text_of(number, given, self._format) for number, given in enumerate(instances)]
-        except AbwError:  # the ordinary way says what is wrong
-            return None
-        text = texts[0] if len(texts) == 1 else parting.join(texts)
-        return self._given(self._texted, np.frombuffer(text, np.uint8), len(texts)) if text else None
-
-    def _given(self, stages: Table, text: NDArray[np.uint8], count: int) -> Outputs | None:
-        if self._run(stages, text, 0, count) != at.FINE:
+        if self._read(instances) != at.FINE:
             return None
         found = {}
         for output, (values, offsets, vertex) in zip(self._outputs, self._space.columns(), strict=True):
@@ -113,6 +103,58 @@ class Pass:
             given, shares = answered(values, answer) if answer != AS_IT_IS else (values, None)
             found[output.name] = Ragged(given, offsets, vertex, output.words, shares)
         return Outputs(found)
+
+    def columns(
+        self, instances: list[Any], numbers: NDArray[np.int64], vertices: int
+    ) -> tuple[tuple[Column, ...], Sequence[str | int] | None] | None:
+        """The outputs of instances with these `numbers` (n,), of at most so many vertices, and their names;
+        None where the ordinary way is to be taken.
+        """
+        if self._read(instances, numbers, vertices) != at.FINE:
+            return None
+        found = []
+        for output, (values, offsets, vertex) in zip(self._outputs, self._space.columns(), strict=True):
+            answer = self._answers.get(output.name, AS_IT_IS)
+            given, shares = answered(values, answer) if answer != AS_IT_IS else (values, None)
+            found.append(Column(given, np.diff(offsets), vertex, shares))
+        return tuple(found), self._space.names() if self._format == "json" else None
+
+    def bound(self, workload: Workload, first: int, last: int) -> tuple[Column, ...] | None:
+        """The outputs of bound instances `first` to `last` (exclusive); None as above."""
+        if self._binding is not workload.binding:
+            self._binding = workload.binding
+            self._space.bind(workload.binding)
+        if self._run(self._bound, None, first, last) != at.FINE:
+            return None
+        found, start = [], workload.instances.start[first:last]
+        for output, (values, offsets, vertex) in zip(self._outputs, self._space.columns(), strict=True):
+            counts = np.diff(offsets)
+            column = Column(values, counts, vertex)
+            if output.name in self._answers:
+                vertices = np.repeat(start, counts) + vertex + 1
+                column = answered_column(column, vertices, workload.model, output.name, workload.instances)
+            found.append(column)
+        return tuple(found)
+
+    def _read(
+        self, instances: list[Any], numbers: NDArray[np.int64] | None = None, vertices: int = at.ENDLESS
+    ) -> int:
+        """Run a pass of texts; how it ends."""
+        if self._texted is None:
+            return at.OTHER
+        self._binding = None
+        text = self._writer.write(instances)
+        if text is None:
+            try:
+                texts = [text_of(number, given, self._format) for number, given in enumerate(instances)]
+            except AbwError:  # the ordinary way says what is wrong
+                return at.OTHER
+            parting = _PARTED.get(self._format, b"\n")
+            text = np.frombuffer(texts[0] if len(texts) == 1 else parting.join(texts), np.uint8)
+        if not len(text):
+            return at.WRONG
+        self._space.number(numbers, vertices)
+        return self._run(self._texted, text, 0, len(instances))
 
     def _run(self, stages: Table, text: NDArray[np.uint8] | None, first: int, last: int) -> int:
         """Run a pass. Mini-batches in which equal nodes are to be looked for are left to the ordinary way."""
@@ -148,13 +190,13 @@ class Passes:
         self, model: Model, networks: Networks, executor: Executor, outputs: Sequence[Output]
     ) -> None:
         self._model, self._networks, self._executor, self._outputs = model, networks, executor, outputs
-        self._made: Pass | None = None
+        self.made: Pass | None = None
         self._calls = 0
 
     def next(self, policy: Callable[[], Policy]) -> Pass | None:
         """What the next call takes; None for the ordinary way."""
         self._calls += 1
-        return self.make(policy()) if self._calls == SECOND else self._made
+        return self.make(policy()) if self._calls == SECOND else self.made
 
     def make(self, policy: Policy) -> Pass | None:
         """The passes by a policy, made now; None where there are none (`refusal`), or runs are measured."""
@@ -163,6 +205,6 @@ class Passes:
         if refusal(model, networks, executor, policy) or not isinstance(executor, CpuExecutor):
             return None
         rule, walking = rule_of(policy, networks.program.edges.order), executor.walking()
-        if self._made is None and rule is not None and walking is not None:
-            self._made = Pass(model, networks, executor, walking, rule, self._outputs)
-        return self._made
+        if self.made is None and rule is not None and walking is not None:
+            self.made = Pass(model, networks, executor, walking, rule, self._outputs)
+        return self.made

@@ -23,12 +23,13 @@ Stage = Callable[[int], int]
 # else that the pass does not know.
 FINE, MORE, ROWS, WRONG, APART, OTHER = range(6)
 
-_NUMBERS = 55
+_NUMBERS = 58
 # Words that are numbers.
 #
 # - The block: its address, its bytes, how many of them are taken, or would be (`NEXT`).
 # - What is run: the text's address and bytes, how many instances it has (`COUNT`); of those bound the `FIRST`
-#   and the one behind the LAST; the seed of coins.
+#   and the one behind the `LAST`; the seed of coins, where instances' numbers lie (0: they count from 0), the
+#   most vertices; where the ids of JSON lines lie, for how many there is room.
 # - Of the model: its types; the most slots and outputs of one; log2 of these; the rows of `walk.measure`'s
 #   space; the first steps, that find what stands for reductions, where these may stand for each other (else
 #   0); the arenas and constants; the most reduced slots of a type, floats of values, arithmetic; nodes from
@@ -43,7 +44,7 @@ _NUMBERS = 55
 #   of successors and path lengths; of the rows of values, of arenas' rows, of constants' rows.
 (
     BLOCK, ROOM, NEXT,
-    TEXT, SIZE, COUNT, FIRST, LAST, SEED, NUMBERS,
+    TEXT, SIZE, COUNT, FIRST, LAST, SEED, NUMBERS, MOST_VERTICES, IDS, ID_ROOM,
     TYPES, SLOTS, WIDTH, SHIFT, SPACE_ROWS, ALIASING, ARENAS, CONSTANTS,
     MOST_REDUCED, MOST_FLOATS, MOST_FLOPS, DEDUP_FROM, PAUSE,
     COLUMNS, TAGGED, KINDS,

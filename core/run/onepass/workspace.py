@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.data.readers.jsonscan import _KEYS
+from abw.core.data.readers.jsonscan import _KEYS, id_of
 from abw.core.data.readers.jsontokens import POWERS
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.launch import Walking
@@ -109,6 +109,7 @@ class Workspace:
             at.MOST_FLOATS: GIVEN_AGAIN // 4,
             at.MOST_FLOPS: walking.limit,
             at.SEED: model.data.seed,
+            at.MOST_VERTICES: at.ENDLESS,
             at.DEDUP_FROM: LEAST_NODES if networks.equal else at.ENDLESS,
             at.WALK: walking.walk,
             **numbers,
@@ -159,11 +160,29 @@ class Workspace:
         for word, number in numbers.items():
             self.words[word] = number
 
+    def number(self, numbers: NDArray[np.int64] | None, vertices: int) -> None:
+        """Let the next pass of a text have instances of these numbers (n,), and at most so many vertices."""
+        self.words[at.MOST_VERTICES] = vertices
+        if numbers is None:
+            self.words[at.NUMBERS] = 0
+        else:
+            self._table.point(at.NUMBERS, numbers)
+
+    def names(self) -> list[str | int] | None:
+        """The ids of the instances that the last pass has read from JSON lines; None without any."""
+        count, lines = int(self.words[at.COUNT]), int(self.words[at.ID_ROOM])
+        ids = self._array(int(self.words[at.IDS]) - self._block_at(), (3, lines), np.int32)[:, :count]
+        if not ids[0].any():
+            return None
+        data = b"" if self._text is None else self._text.tobytes()
+        return [id_of(data, *row) for row in ids.T.tolist()]
+
     def run(self, stages: Table, text: NDArray[np.uint8] | None, first: int, last: int) -> int:
         """Run a pass of stages; how it ends: with more room where it needs that."""
         self.point(at.STAGES, stages)
         words = self.words
         words[at.FIRST], words[at.LAST] = first, last
+        self._text = text
         self._executor.run_alone()
         while True:
             if text is None:

@@ -58,7 +58,7 @@ def texts(name: str) -> tuple[str, ...]:
 
 
 def the_pass(made: LoadedModel) -> Pass:
-    found = made._passes._made
+    found = made._passes.made
     assert found is not None
     return found
 
@@ -78,12 +78,44 @@ def test_shipped_models_have_the_same_bits(name: str) -> None:
         same(passed(made, [text]), ordinary(made, [text]))
 
 
+@pytest.mark.parametrize("name", [*SPECS, "bilstm-chars"])
+def test_bound_instances_have_the_same_bits(name: str) -> None:
+    made = model(name)
+    some = made.read(made.spec.data.path)
+    count = len(some)
+    windows = [(0, min(4, count)), (count // 2, min(count, count // 2 + 2)), (count - 1, count)]
+    with patch.object(LoadedModel, "_ordinary", side_effect=AssertionError("the ordinary way")):
+        found = list(made.columns(some, windows=windows))
+    with patch.object(Pass, "bound", return_value=None):
+        expected = list(made.columns(some, windows=windows))
+    for (window, columns), (other, others) in zip(found, expected, strict=True):
+        assert window == other
+        for mine, theirs in zip(columns, others, strict=True):
+            for field in ("values", "counts", "vertex"):
+                assert getattr(mine, field).tobytes() == getattr(theirs, field).tobytes()
+                assert getattr(mine, field).dtype == getattr(theirs, field).dtype
+            assert (mine.fields, mine.lost) == (theirs.fields, theirs.lost)
+
+
+def test_streams_take_the_pass(tmp_path: Path) -> None:
+    made = model("treelstm")
+    (tmp_path / "t.txt").write_text("\n".join([*texts("treelstm"), "(1 a"]))
+    with patch.object(LoadedModel, "_ordinary", side_effect=AssertionError("the ordinary way")):
+        found = list(made.stream(tmp_path / "t.txt", errors="return"))
+    with patch.object(Pass, "bound", return_value=None):
+        expected = list(made.stream(tmp_path / "t.txt", errors="return"))
+    for mine, other in zip(found, expected, strict=True):
+        same(mine, other)
+        assert mine.errors.keys() == other.errors.keys()
+    assert sum(len(part.errors) for part in found) == 1
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_policies_have_compiled_rules(policy: str) -> None:
     name = "bilstm" if policy == "phases" else "lattice"
     made = model(name, policy)
     if policy == "phases":  # of types without an order the rule asks for more
-        assert made._passes._made is None
+        assert made._passes.made is None
         return
     some = list(texts(name))
     same(passed(made, some), ordinary(made, some))
@@ -93,7 +125,7 @@ def test_a_call_takes_the_pass_from_the_second_on() -> None:
     made = load("treelstm", dims={"hidden": 8}, threads=1, policy="depth")
     some = list(texts("treelstm"))
     first = made(some)
-    assert made._passes._made is None
+    assert made._passes.made is None
     with patch.object(LoadedModel, "columns", side_effect=AssertionError("the ordinary way")):
         same(made(some), first)
 
