@@ -292,7 +292,7 @@ class LoadedModel:
     def passed(
         self, instances: list[Any], numbers: NDArray[np.int64], vertices: int
     ) -> tuple[tuple[Column, ...], Sequence[str | int] | None] | None:
-        """The outputs of instances with these `numbers` (n,) by one pass, and their names if the data has some.
+        """The outputs of instances with `numbers` (n,) by one pass, and their names if the data has some.
 
         None where the ordinary way is to be taken, or they have more than so many vertices.
         """

@@ -139,6 +139,8 @@ def _print(report: dict[str, Any]) -> None:
     if report["policy"]:
         batches, cost = counted(report["batches"], "batch", "es"), f"{report['ns_per_node']:.0f} ns a node"
         show([ok, f"  policy {report['policy']}: {batches}, {cost}"])
+    if report["one_pass"]:
+        show(f"    a call from Python is not one compiled pass: {report['one_pass']}")
     if report["memory_bytes"] is not None:
         most = " at most" if report["growth"] else ""
         show(f"    the largest mini-batch takes{most} {amount(report['memory_bytes'], 'B')} of memory")

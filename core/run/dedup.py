@@ -31,6 +31,7 @@ class Deduplicator:
     """Leaves out nodes of mini-batches that equal others.
 
     `pause`: how many mini-batches `adaptive` still skips; `next_pause`: how many it will skip the next time.
+    `looked_at`: the seconds that looking takes for a node, with what it keeps from being spared otherwise.
     """
 
     mode: DedupMode
@@ -38,6 +39,7 @@ class Deduplicator:
     flops: NDArray[np.float64] = field(init=False)  # of a node of each type (T,)
     pause: int = 0
     next_pause: int = 1
+    looked_at: float = LOOKED_AT
 
     def __post_init__(self) -> None:
         arenas = arenas_of(self.keys.network)
@@ -84,7 +86,7 @@ class Deduplicator:
         if self.mode == "auto":
             spared = graph.type_sizes - made.type_sizes
             saved = float(spared @ self.flops) / RATE + int(spared.sum()) * SPARED
-            if saved < len(graph) * LOOKED_AT:
+            if saved < len(graph) * self.looked_at:
                 self.pause, self.next_pause = self.next_pause, min(2 * self.next_pause, LONGEST_PAUSE)
             else:
                 self.next_pause = 1

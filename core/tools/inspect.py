@@ -39,9 +39,10 @@ from abw.core.run.footprint import Footprint, footprint, forecast, grown_footpri
 from abw.core.run.hoisting import hoist_where_it_pays, hoisted_types, may_hoist
 from abw.core.run.learning import Asked, kept_policy, launch_seconds
 from abw.core.run.minibatches import TOGETHER
+from abw.core.run.onepass.onepass import refusal, texts_refusal
 from abw.core.run.parallel import should_parallelise
 from abw.core.run.streaming import read_ahead
-from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
+from abw.core.run.workload import Networks, Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides, load_cell
 from abw.core.tools.opened import report_head
 from abw.core.train.footprint import forecast_training
@@ -81,7 +82,8 @@ def inspect(
 
     `distinct`: nodes without those that equal others of their mini-batch, as far as `dedup` looks for them.
     `hoisted`: the types whose products `abw run` hoists by itself; `kept_leaves`: how many outputs of which
-    types stay from one mini-batch to the next.
+    types stay from one mini-batch to the next. `one_pass`: why a call from Python, or of a
+    server, is not one compiled pass.
     `memory_bytes`: what the mini-batch with most nodes takes in `abw run`, batched by the policy named, or
     the one that an earlier run has chosen for mini-batches of this size, else by the rule critical;
     `process_bytes`: what its whole process takes with that (`Forecast`) and weights of the `precision`, and
@@ -121,6 +123,7 @@ def inspect(
         "kept_leaves": {
             workload.network.types[t].name: rows for t, rows in leaf_types(workload.network).rows.items()
         },
+        "one_pass": _one_pass(model, networks, named),
         "lower_bound": int(sum(int(d.sum()) for d in found.depths)),
         "policy": policy,
         "batches": found.batches if policy else None,
@@ -133,6 +136,11 @@ def inspect(
         "types": _types(workload.network, found),
         "growth": _growth(workload),
     }
+
+
+def _one_pass(model: Model, networks: Networks, policy: Policy) -> str | None:
+    """Why a call of the loaded model is not one compiled pass; None where it is."""
+    return refusal(model, networks, policy) or texts_refusal(model, networks) or None
 
 
 @dataclass(slots=True)

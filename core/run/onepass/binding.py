@@ -182,7 +182,7 @@ class _Writer:
         if name in schema.derived:
             return self._derived(name, schema.derived[name])
         if name not in schema.links and not schema.members(name):
-            raise CannotPassError(f"the link '{name}'")
+            raise CannotPassError(f"link '{name}' is made by no compiled stage")
         match name:
             case "left":
                 return self._once(name, op.FIRST_CHILD, self._link("right"))
@@ -228,7 +228,7 @@ class _Writer:
         if name == "coin":
             return self._once(name, op.COIN)
         if name not in self.made or self.model.schema.fields[name].text:
-            raise CannotPassError(f"the field '{name}'")
+            raise CannotPassError(f"field '{name}' is read by no compiled stage")
         return self.made[name]
 
     def _lookup(self, table: int, name: str) -> int:
@@ -243,7 +243,7 @@ class _Writer:
         if schema.text and name not in COMMON:
             return self._text(found, table, self.made[name])
         if found.vocab is not None and not schema.rows:
-            raise CannotPassError(f"the vocabulary of table '{found.name}' for numbers")
+            raise CannotPassError(f"table '{found.name}' has a vocabulary for numbers")
         if self.model.weights.file and found.vocab is None:
             return self._once((name, table), op.BELOW, self._field(name), found.rows)
         return self._field(name)
@@ -252,7 +252,7 @@ class _Writer:
         """The rows of words."""
         if table.vocab is None:
             if self.model.weights.file:
-                raise CannotPassError(f"table '{table.name}' with weights and no vocabulary")
+                raise CannotPassError(f"table '{table.name}' has weights and no vocabulary")
             return self._once((texts, number), op.HASHED, texts, table.rows)
         self.vocabularies.append(vocabulary_of(table.vocab.rows))
         unknown = -1 if table.unknown is None else table.unknown

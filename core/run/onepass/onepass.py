@@ -19,7 +19,7 @@ from abw.core.graph.bind import Binding as Bound
 from abw.core.ir.model import AS_IT_IS, Model
 from abw.core.jit.pointers import Table
 from abw.core.policy.schedule import Policy
-from abw.core.run.dedup import LEAST_NODES
+from abw.core.run.dedup import LEAST_NODES, LOOKED_AT
 from abw.core.run.onepass import bind, build, finish
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.binding import Binding, CannotPassError, binding_of, format_of
@@ -35,29 +35,36 @@ from abw.core.store.ragged import Outputs, Ragged
 # The call of a few instances, and the mini-batches of one, from which on a pass is worth its machine code.
 SECOND, WORTH_IT = 2, 16
 
+# Seconds that a pass spares for a node, against the ordinary way: leaving out equal nodes, which takes that
+# way, is to spare more.
+SPARED = 100e-9
+
 # What parts instances of a format in the text of several.
 _PARTED = {"lattice": b"\n\x01\n"}
 
 
-def refusal(model: Model, networks: Networks, executor: Executor, policy: Policy) -> str:
-    """Why a model's calls take the ordinary way on an executor; '' where they are one pass."""
-    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
-        return "nothing is compiled (NUMBA_DISABLE_JIT)"
-    if not isinstance(executor, CpuExecutor):
-        return f"the executor {executor.name} runs plans alone"
-    if model.growth:
-        return "the model grows"
+def refusal(model: Model, networks: Networks, policy: Policy) -> str:
+    """Why calls of a model on the executor cpu take the ordinary way; '' where they are one pass."""
     for there, what in (
-        (networks.ops, "granularity op"),
-        (networks.fusion, "--fuse"),
-        (networks.groups, "--group"),
+        (numba.config.DISABLE_JIT, "nothing is compiled (NUMBA_DISABLE_JIT)"),  # type: ignore[attr-defined]
+        (model.growth, "the model grows"),
+        (networks.ops, "its nodes are operations (granularity op)"),
+        (networks.fusion, "reductions are read in place (--fuse)"),
+        (networks.groups, "types are grouped (--group)"),
+        (networks.equal and networks.equal.mode == "on", "equal nodes are looked for (--dedup on)"),
+        (rule_of(policy, networks.program.edges.order) is None, "no compiled stage schedules by its policy"),
     ):
         if there:
-            return f"{what} changes the graph"
-    if networks.equal and networks.equal.mode == "on":
-        return "--dedup on looks for equal nodes"
-    if rule_of(policy, networks.program.edges.order) is None:
-        return "the policy has no compiled rule"
+            return what
+    return ""
+
+
+def texts_refusal(model: Model, networks: Networks) -> str:
+    """Why a model's texts are read the ordinary way; '' where the pass reads them."""
+    try:
+        _binding(model, networks)
+    except CannotPassError as error:
+        return str(error)
     return ""
 
 
@@ -171,12 +178,12 @@ def _binding(model: Model, networks: Networks) -> tuple[Stage, Binding]:
     data = model.data
     read = format_of(model)
     if read is None:
-        raise CannotPassError(f"the format {data.format}")
+        raise CannotPassError(f"format {data.format} has no compiled stage")
     for there, what in ((data.tokens, "tokens"), (data.frequency, "frequency"), (data.beside, "beside")):
         if there:
-            raise CannotPassError(f"the data's `{what}`")
+            raise CannotPassError(f"the data have `{what}`")
     if any(answer.fields for answer in model.answers.values()):
-        raise CannotPassError("outputs with fields of the vertices")
+        raise CannotPassError("outputs stand with fields of the vertices")
     return read.stage, binding_of(model, networks.cells, networks.program, read.columns)
 
 
@@ -202,9 +209,13 @@ class Passes:
         """The passes by a policy, made now; None where there are none (`refusal`), or runs are measured."""
         model, networks, executor = self._model, self._networks, self._executor
         self._calls = SECOND
-        if refusal(model, networks, executor, policy) or not isinstance(executor, CpuExecutor):
+        if self.made is not None:
+            return self.made
+        if not isinstance(executor, CpuExecutor) or refusal(model, networks, policy):
             return None
         rule, walking = rule_of(policy, networks.program.edges.order), executor.walking()
-        if self.made is None and rule is not None and walking is not None:
+        if rule is not None and walking is not None:
+            if networks.equal:
+                networks.equal.looked_at = LOOKED_AT + SPARED
             self.made = Pass(model, networks, executor, walking, rule, self._outputs)
         return self.made

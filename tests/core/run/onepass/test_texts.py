@@ -19,7 +19,9 @@ from abw.core.base.errors import AbwError
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass import workspace
 from abw.core.run.onepass.onepass import Pass
+from abw.core.spec.load import Overrides
 from abw.core.store.ragged import Outputs
+from abw.core.tools.inspect import inspect
 from tests.conftest import ROOT
 from tests.core.run.onepass.generated import compare, ordinary, same
 
@@ -338,3 +340,17 @@ def test_no_pass_for_what_it_cannot_take() -> None:
     ):
         made = load(name, dims={"hidden": 8}, threads=1, policy="depth", **options)
         assert made._passes.make(made._ready()) is None, (name, options)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("greedy", "the model grows"),
+        ("words", "the data have `tokens`"),
+        ("bilstm-chars", "the data have `frequency`"),
+        ("treelstm", None),
+    ],
+)
+def test_check_says_why_a_call_is_no_pass(name: str, said: str | None) -> None:
+    found = inspect(ROOT / "specs" / f"{name}.yaml", Overrides(limit=3), "cell", "depth")
+    assert found["one_pass"] == said
