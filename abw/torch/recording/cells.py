@@ -55,7 +55,9 @@ class MismatchError(Exception):
 
 def _stacked(rows: Sequence[Any]) -> Any:
     """Stack tensors of one size."""
-    return torch.stack([row.reshape(-1) for row in rows]).numpy()
+    if len({row.shape for row in rows}) > 1:
+        rows = [row.reshape(-1) for row in rows]
+    return torch.stack([*rows]).detach().numpy()
 
 
 class TableRows(dict[int, Any]):
@@ -310,11 +312,12 @@ class Cells:
         held = self._given.get(id(tensor))
         if held is not None:
             return held[1]
-        if tensor.dtype is not torch.float32 or tensor.device.type != "cpu":
+        shape = tensor.shape
+        if tensor.dtype is not torch.float32 or tensor.is_cuda:
             raise CannotTrace(f"a tensor of {tensor.dtype} on {tensor.device}: float32 on the CPU is wanted")
-        found = self.value_class(tuple(tensor.shape))()
-        constant = self._inputs[tensor.numel()]
-        row = self.session.inputs.later(constant, tensor.detach())
+        cls = self._classes.get((shape, False)) or self.value_class(tuple(shape))
+        found, constant = cls(), self._inputs[cls._size]
+        row = self.session.inputs.later(constant, tensor)
         found.ref = ((-1 - constant.first - row) << BITS) + found.kind_
         self._given[id(tensor)] = (tensor, found)
         return found

@@ -47,6 +47,7 @@ class Region:
         self.why = ""
         self.steps: list[list[Step]] = []
         self._variants: dict[Any, Written] = {}
+        self._tried: set[tuple[type, ...]] = set()
         self._fast: dict[Any, list[Callable[[Function], Function]]] = {}
         self.quick: Function = self.slow
         cells.regions.append(self)
@@ -60,8 +61,9 @@ class Region:
                 self._forget()
             flat: list[Any] = []
             key = self._key(args, flat)
-            found = self._variants.get(key)
-            if found is None:
+            found, classes = self._variants.get(key), tuple(map(type, args))
+            if found is None or classes not in self._tried:  # a function for these classes is to be written
+                self._tried.add(classes)
                 found = self._trace(args)
                 if found is None:
                     return self._alone(args)
@@ -95,6 +97,7 @@ class Region:
         """Forget what was written: arguments are taken in another way now."""
         self._variants.clear()
         self._fast.clear()
+        self._tried.clear()
         self._installed(self.slow)
 
     def _installed(self, function: Function) -> None:
@@ -153,7 +156,8 @@ class Region:
                 return self._fail(error)
             else:
                 self._variants[key] = made
-                self.steps.append(made.steps)
+                if made.steps not in self.steps:
+                    self.steps.append(made.steps)
                 if made.fast is not None:
                     self._add_fast(tuple(map(type, args)), made.fast)
                 return made

@@ -245,6 +245,7 @@ class TorchSpace:
 
     def __init__(self, cells: Cells) -> None:
         self._cells = cells
+        self._zeros: dict[Any, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch, name)
@@ -286,6 +287,11 @@ class TorchSpace:
 
     def zeros(self, *shape: Any, dtype: Any = None, size: Any = None, **kw: Any) -> Any:
         """`torch.zeros`."""
+        if not kw and dtype is None and shape in self._zeros:
+            cls, ref = self._zeros[shape]
+            found = cls()
+            found.ref = ref
+            return found
         sizes = sizes_of(shape or (size,))
         plain_sizes = (
             all(type(s) is int for s in sizes) and 0 not in sizes and sum(s != 1 for s in sizes) <= 2
@@ -296,7 +302,10 @@ class TorchSpace:
             and not kw.get("requires_grad")
             and not kw.get("out")
         ):
-            return self._cells.zeros(sizes)
+            found = self._cells.zeros(sizes)
+            if isinstance(found, Value) and shape and type(shape[0]) is int:
+                self._zeros[shape] = type(found), found.ref
+            return found
         if any(s is K for s in sizes):
             operator_index(sizes)
         return torch.zeros(sizes, dtype=dtype, **{k: v for k, v in kw.items() if k != "device"})
