@@ -43,6 +43,8 @@ class Draw:
         linear = self.module(f"nn.Linear({D}, {D})")
         wide = self.module(f"nn.Linear({2 * D}, {D})")
         gates = self.module(f"nn.Linear({2 * D}, {3 * D})")
+        small = f"nn.Sequential(nn.Linear({D}, 4), nn.ReLU(), nn.Linear(4, {D}))"
+        vectors = f"nn.ParameterList([nn.Parameter(torch.randn({D})) for _ in range(2)])"
         both = f"torch.cat([{x}, {y}], dim={self.dim})"
         act = self.rng.choice(["torch.tanh", "torch.sigmoid", "F.relu", "F.gelu", "F.silu", "F.softplus"])
         return self.rng.choice(
@@ -59,11 +61,11 @@ class Draw:
                 f"torch.where({x} > 0, {x}, {y} * 0.1)",
                 f"F.softmax({x}, dim=-1) * {y}",
                 f"F.dropout({x}, 0.3, self.training) + {y}",
-                f"{self.module(f'nn.Sequential(nn.Linear({D}, 4), nn.ReLU(), nn.Linear(4, {D}))')}({x}) + {y}",
+                f"{self.module(small)}({x}) + {y}",
                 f"({x}.unsqueeze(0) * {y}).squeeze(0)",
                 f"{x} / ({y}.abs().sum() + 1.0)",
                 f"{x} * {y}.mean(-1, keepdim=True)",
-                f"{self.module(f'nn.ParameterList([nn.Parameter(torch.randn({D})) for _ in range(2)])')}[0] * {x} + {y}",
+                f"{self.module(vectors)}[0] * {x} + {y}",
                 f"torch.exp(-{x}.pow(2)) + torch.sqrt({y}.abs() + 0.1)",
             ]
         )
@@ -110,7 +112,11 @@ class Draw:
                 [f"rows = {rows}", "pooled = rows.sum(0)"],
                 [f"rows = {rows}", "pooled = rows.mean(dim=0, keepdim=True)"],
                 [f"rows = {rows}", "pooled = rows.max(0)[0]"],
-                [f"rows = {rows}", f"weights = F.softmax({score}(rows), dim=0)", "pooled = (weights * rows).sum(0)"],
+                [
+                    f"rows = {rows}",
+                    f"weights = F.softmax({score}(rows), dim=0)",
+                    "pooled = (weights * rows).sum(0)",
+                ],
                 [
                     f"rows = {rows}",
                     f"weights = torch.softmax(rows @ {query}({x}).view(-1), 0)",
@@ -121,7 +127,7 @@ class Draw:
                 ["pooled = " + self.zeros(), f"for c in {children}:", f"    pooled = pooled + c * {x}"],
                 ["pooled = " + self.zeros(), f"for c in {children}:", "    pooled += c"],
                 [f"pooled = {children}[0]", f"for c in {children}[1:]:", "    pooled = torch.max(pooled, c)"],
-                [f"out, (h, c) = {lstm}({rows})", "pooled = h[0] + out.mean(0)"],
+                [f"all_, (h, c) = {lstm}({rows})", "pooled = h[0] + all_.mean(0)"],
                 [f"pooled = sum({children}) / len({children})"],
             ]
         )
@@ -131,7 +137,7 @@ class Draw:
         """The module's source: a tree's node has `word`, `kind`, `features` and `children`."""
         embed = self.module(f"nn.Embedding(20, {D})")
         bring = self.module(f"nn.Linear(3, {D})")
-        look = f"torch.tensor([node.word])" if self.row else "torch.tensor(node.word)"
+        look = "torch.tensor([node.word])" if self.row else "torch.tensor(node.word)"
         feature = "node.features.view(1, -1)" if self.row else "node.features"
         decide = self.module(f"nn.Linear({D}, 3)")
         body = [f"x = {embed}({look})", f"y = torch.tanh({bring}({feature}))"]

@@ -265,6 +265,11 @@ def _dropped(shape: Any, k: int) -> tuple[int, ...]:
     return tuple(s for i, s in enumerate(shape) if i != k)
 
 
+def has_values(x: Any) -> bool:
+    """Whether something is a value that was recorded."""
+    return isinstance(x, Value | Stack | Concat | Comparison | Maximum)
+
+
 def has_tensors(x: Any) -> bool:
     """Whether there is something that stands for a tensor in nested lists."""
     if isinstance(x, tuple | list):

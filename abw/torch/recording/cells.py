@@ -90,6 +90,7 @@ class Cells:
         self.model, self._one = model, one
         self.names = {id(p): n for n, p in (*model.named_parameters(), *model.named_buffers())}
         self.stale = False
+        self.traces: list[Any] = []
         self.params: list[torch.Tensor] = []
         self.tables: list[torch.Tensor] = []
         self.padding: dict[int, int] = {}

@@ -133,6 +133,7 @@ class Region:
         for _ in range(16):
             trace = Trace(self.cells.names)
             key = self._key(args, [])
+            self.cells.traces.append(trace)
             try:
                 symbols = self.kinds.symbols(trace, args)
                 result = self.body(*symbols)
@@ -161,6 +162,8 @@ class Region:
                 if made.fast is not None:
                     self._add_fast(tuple(map(type, args)), made.fast)
                 return made
+            finally:
+                self.cells.traces.pop()
         return self._fail(CannotTrace("tracing does not settle"))
 
     def _fail(self, error: Exception) -> Any:

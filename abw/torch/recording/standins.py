@@ -370,6 +370,12 @@ class Comparison:
         }[self.how]  # fmt: skip
         return bool(value.above(at)) != turned
 
+    def __int__(self) -> int:
+        return int(bool(self))
+
+    def __float__(self) -> Any:
+        return float(int(self))
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)

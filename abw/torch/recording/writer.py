@@ -10,7 +10,7 @@ import torch
 
 from abw.core.program.recording.values import Value
 from abw.core.spec.cells.builder import Number
-from abw.torch.recording.arguments import guard
+from abw.torch.recording.arguments import guard, has_values
 from abw.torch.recording.cells import MismatchError
 from abw.torch.recording.standins import Concat, Ints, Stack
 from abw.torch.tracing.products import MaxPair
@@ -138,6 +138,8 @@ class _Writer:
             return ("tuple", type(x), [self._template(y) for y in x])
         if isinstance(x, dict):
             return ("dict", {k: self._template(v) for k, v in x.items()})
+        if has_values(x):
+            raise CannotTrace("a tensor from outside of this stretch of code is returned")
         return ("constant", x)
 
     def _concatenated(self, x: Traced) -> tuple[int, ...]:
@@ -149,7 +151,7 @@ class _Writer:
         op = self.trace.builder.ops[x.v.number - FIRST]
         leaves = [self.trace.leaves[a] for a in op.args if a < FIRST]
         plain = len(leaves) == len(op.args) and all(
-            leaf.kind == "input" and leaf.what[0] in ("value", "tensor", "table") for leaf in leaves
+            leaf.kind == "input" and leaf.what[0] in ("value", "tensor", "table", "zeros") for leaf in leaves
         )
         return op.args if op.name == "concat" and len(op.shape) == 1 and plain else ()
 
@@ -180,6 +182,9 @@ class _Writer:
                 case "tensors":
                     self.lines.append(f"{name} = [given(t) for t in flat[{what[1]}]]")
                     self.classes[n] = cells.value_class(what[2])
+                case "zeros":
+                    self.lines.append(f"{name} = cells.zero({what[1]!r})")
+                    self.classes[n] = cells.value_class(what[1])
                 case "mask":
                     self._mask(n, name, what[1])
 
@@ -266,6 +271,8 @@ class _Writer:
         leaf = self.trace.leaves[n]
         if leaf.what[0] == "table":
             return f"{self.note('table', self.cells.rows_of(leaf.what[1], leaf.shape))}[flat[{leaf.what[2]}]]"
+        if leaf.what[0] == "zeros":
+            return f"cells.zero({leaf.what[1]!r})"
         return f"flat[{leaf.what[1]}]"
 
     def _output(self, x: Traced) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dis
 import inspect
 import textwrap
 import types
+from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -76,30 +78,43 @@ class Marks:
     modules: set[str] = field(default_factory=set)
 
 
-def assigned_attributes(cls: type) -> set[str]:
-    """Attributes that methods other than __init__ assign."""
-    found = set()
+CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict)
+MUTATORS = {
+    "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft",
+    "remove", "reverse", "setdefault", "sort", "update",
+}  # fmt: skip
+
+
+@cache
+def changed_attributes(cls: type) -> tuple[frozenset[str], frozenset[str]]:
+    """Attributes that methods other than __init__ may assign, and those whose containers they may change."""
+    assigned, changed = set[str](), set[str]()
     for base in cls.__mro__:
         if base.__module__.startswith("torch.") or base is object:
             continue
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
-        except (OSError, TypeError, SyntaxError):
-            continue
-        for function in ast.walk(tree):
-            if isinstance(function, ast.FunctionDef) and function.name != "__init__" and function.args.args:
-                me = function.args.args[0].arg
-                for node in ast.walk(function):
-                    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
-                        if isinstance(node.value, ast.Name) and node.value.id == me:
-                            found.add(node.attr)
-                    elif (
-                        isinstance(node, ast.Call)
-                        and isinstance(node.func, ast.Name)
-                        and node.func.id == "setattr"
-                    ):
-                        found |= {str(c.value) for c in node.args[1:2] if isinstance(c, ast.Constant)}
-    return found
+        for name, thing in vars(base).items():
+            function = getattr(thing, "__func__", getattr(thing, "fget", None) or thing)
+            function = inspect.unwrap(function) if callable(function) else function
+            if name != "__init__" and isinstance(function, types.FunctionType):
+                _changes(function.__code__, assigned, changed)
+    return frozenset(assigned), frozenset(changed)
+
+
+def _class(module: Any) -> Any:
+    return type(module)
+
+
+def _changes(code: types.CodeType, assigned: set[str], changed: set[str]) -> None:
+    """Note what code may change; whose attribute it is, code does not say."""
+    found = list(dis.get_instructions(code))
+    assigned.update(str(i.argval) for i in found if i.opname in ("STORE_ATTR", "DELETE_ATTR"))
+    if {"setattr", "delattr", "__dict__"} & set(code.co_names):
+        assigned.update(c for c in code.co_consts if isinstance(c, str))
+    if MUTATORS & set(code.co_names) or any(i.opname in ("STORE_SUBSCR", "DELETE_SUBSCR") for i in found):
+        changed.update(str(i.argval) for i in found if i.opname == "LOAD_ATTR" or i.opname == "LOAD_METHOD")
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            _changes(inner, assigned, changed)
 
 
 class Forms:
@@ -108,7 +123,7 @@ class Forms:
     def __init__(self, function: Any, owner: Any, marks: Marks) -> None:
         """Errors: OSError, SyntaxError where the source cannot be read."""
         self.function, self.owner, self.marks = function, owner, marks
-        self.assigned = _assigned(type(owner)) if owner is not None else set()
+        self.assigned = changed_attributes(_class(owner))[0] if owner is not None else frozenset()
         self.globals = function.__globals__
         self.free = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
@@ -246,10 +261,13 @@ def _keeps_apart(module: torch.nn.Module) -> bool:
     """Whether a module's calls are no part of regions: it keeps state, or loops over a sequence."""
     if isinstance(module, torch.nn.RNNBase | torch.nn.MultiheadAttention):
         return True
-    return not type(module).__module__.startswith("torch.nn") and bool(_assigned(type(module)))
+    return not type(module).__module__.startswith("torch.nn") and keeps_state(module)
 
 
-_assigned: Any = lru_cache(maxsize=None)(assigned_attributes)
+def keeps_state(module: torch.nn.Module) -> bool:
+    """Whether calls of a module may change it."""
+    assigned, changed = changed_attributes(_class(module))
+    return bool(assigned) or any(type(module.__dict__.get(name)) in CONTAINERS for name in changed)
 
 
 def _locals(function: ast.FunctionDef) -> set[str]:

@@ -17,6 +17,7 @@ from abw.torch.rewriting.shadows import (
     Recurrent,
     Shadow,
     TorchSpace,
+    TracedSpace,
     is_instance,
     length,
     module_stand_in,
@@ -33,6 +34,7 @@ class Rewriter:
     def __init__(self, cells: Cells, method: str) -> None:
         self.cells, self.method = cells, method
         self.space = TorchSpace(cells)
+        self._traced = TracedSpace(cells, lambda: cells.traces[-1])
         self.again = True
         self.times = 0
         self.unwritten: dict[str, str] = {}
@@ -109,7 +111,8 @@ class Rewriter:
             return made
         for line in outliner.modes:
             self.modes[f"{function.__code__.co_filename}:{line}"] = None
-        traced = {**scope, "len": length}
+        traced = {name: self._traced if thing is self.space else thing for name, thing in scope.items()}
+        traced["len"] = length
         for piece in outliner.pieces:
             scope[piece.name] = self._region(function, outliner.body_of(piece, traced), piece, marks, scope)
         return found

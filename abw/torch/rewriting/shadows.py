@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,7 +13,7 @@ from abw.core.program.recording.values import Value
 from abw.torch.recording.cells import Cells, is_vector
 from abw.torch.recording.regions import Region
 from abw.torch.recording.standins import Comparison, Concat, Ints, Stack, as_ints, plain
-from abw.torch.rewriting.forms import assigned_attributes
+from abw.torch.rewriting.forms import CONTAINERS, changed_attributes, keeps_state
 from abw.torch.tracing.trace import (
     MEANINGS,
     CannotTrace,
@@ -30,19 +32,23 @@ class Shadow:
 
     def __init__(self, rewriter: Any, module: torch.nn.Module) -> None:
         self.rewriter, self.module = rewriter, module
-        self.stateful = bool(assigned_attributes(type(module)))
+        self.stateful = keeps_state(module)
+        self._copied: list[str] = []
         self._shared: Any = None
         self._children: list[tuple[str, Shadow]] = []
         self._fields: dict[str, Any] = {}
 
     def fill(self, method: str) -> None:
         """Make the class and fields of its instances; `method` is what a call of it calls."""
-        module, cls, cells = self.module, type(self.module), self.rewriter.cells
+        module, cells = self.module, self.rewriter.cells
+        cls: Any = type(module)
         members = self.rewriter.methods(cls, module)
         members["__call__"] = members.get(method) or getattr(cls, method)
         members["__setattr__"], members["__delattr__"] = object.__setattr__, object.__delattr__
         self.type = type(cls.__name__, (cls,), members)
         self._fields = dict(module.__dict__)
+        changed = changed_attributes(cls)[1]
+        self._copied = [name for name in changed if type(module.__dict__.get(name)) in CONTAINERS]
         for name, child in module._modules.items():
             found = None if child is None else self._stand_in(child)
             if isinstance(found, Shadow):
@@ -69,6 +75,8 @@ class Shadow:
             return self._shared
         made: Any = object.__new__(self.type)
         made.__dict__.update(self._fields)
+        for name in self._copied:
+            made.__dict__[name] = copy.copy(self._fields[name])
         for name, child in self._children:
             made.__dict__[name] = child.make()
         if not self.stateful:
@@ -329,6 +337,32 @@ class TorchSpace:
         return torch.cat(tensors, dim, **kw)
 
     concat = concatenate = cat
+
+
+class TracedSpace(TorchSpace):
+    """The same inside of what is traced, by `trace()`: zeros are an input of the cell."""
+
+    def __init__(self, cells: Cells, trace: Callable[[], Any]) -> None:
+        super().__init__(cells)
+        self._trace = trace
+
+    def zeros(self, *shape: Any, dtype: Any = None, size: Any = None, **kw: Any) -> Any:
+        """`torch.zeros`."""
+        sizes = sizes_of(shape or (size,))
+        if dtype not in (None, torch.float32) or kw.get("out") is not None or kw.get("requires_grad"):
+            raise CannotTrace("zeros of another type than float32")
+        if any(type(s) is not int for s in sizes):
+            operator_index(sizes)
+            raise CannotTrace("zeros of a size that is not known")
+        return self._trace().input(sizes, ("zeros", sizes))
+
+    def zeros_like(self, x: Any, **kw: Any) -> Any:
+        """`torch.zeros_like`."""
+        return (
+            self.zeros(x.shape, **kw)
+            if isinstance(x, Traced) and K not in x.shape
+            else torch.zeros_like(x, **kw)
+        )
 
 
 def _listed(tensors: Any) -> Any:
