@@ -26,6 +26,7 @@ class Commands(Group):
         "run": "abw.cli.commands.run:run",
         "join": "abw.cli.commands.join:join",
         "serve": "abw.cli.commands.serve:serve",
+        "build": "abw.cli.commands.build:build",
         "new": "abw.cli.commands.new:new",
         "check": "abw.cli.commands.check:check",
         "learn": "abw.cli.commands.learn:learn",

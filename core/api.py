@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError, InstanceError, did_you_mean
 from abw.core.base.parallel import overlapping
 from abw.core.base.progress import Clock, Quiet
+from abw.core.build.library import BuildTarget, Source, build_library
 from abw.core.data.feed import open_feed
 from abw.core.data.given.conform import conform
 from abw.core.data.given.objects import read_objects, require_instances
@@ -440,6 +441,27 @@ class LoadedModel:
             found[name] = vector[at : at + value.size].reshape(value.shape)
             at += value.size
         return loss, found
+
+    def build(
+        self,
+        file: str | os.PathLike[str],
+        *,
+        target: BuildTarget | Sequence[BuildTarget] = "native",
+        beside: bool = False,
+    ) -> dict[str, Any]:
+        """Write the model as a shared library of C, and its header beside it; returns what was written.
+
+        `target`: native, or families of processors, of which the best is taken when the library is loaded.
+        `beside`: the weights go to a file of their own, which `abw_load` is given. Errors: AbwError where the
+        model has no compiled pass, with the reason, and without a C compiler. Cost: some 2 s a target, the
+        first time 10 s.
+        """
+        targets = (target,) if isinstance(target, str) else tuple(target)
+        for name in targets:
+            _require("target", name, get_args(BuildTarget))
+        self._current()
+        source = Source(self.spec, self._networks, self._params, self._ready(), self.outputs)
+        return build_library(source, Path(file), targets, self.executor.precision, beside=beside)
 
     def warm(self) -> int:
         """Compile or load what a call needs by running some of the spec's data; returns how many instances.

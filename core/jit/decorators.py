@@ -93,7 +93,7 @@ def _compiled(function: F, options: dict[str, Any]) -> F:
     options = OPTIONS | options
     compiled: Any = numba.njit(**options)(function)
     if isinstance(compiled, Dispatcher):  # not so under NUMBA_DISABLE_JIT
-        kept = CheckedCache(function, partial(_made_of, compiled), allocates=options["_nrt"])
+        kept = CheckedCache(function, partial(made_of, compiled), allocates=options["_nrt"])
         vars(compiled).update(_cache=kept)
         vars(compiled).update(compile=partial(_whole, compiled.compile))
     return cast(F, compiled)
@@ -111,8 +111,8 @@ def _cache_of(function: object) -> CheckedCache | None:
     return cache if isinstance(cache, CheckedCache) else None
 
 
-def _made_of(compiled: Any) -> list[object]:  # noqa: ANN401 (numba's)
-    """What a function's machine code holds of other files: of all functions below it the files, and the
+def made_of(compiled: Any) -> list[object]:  # noqa: ANN401 (numba's)
+    """Say what a function's machine code holds of files: of all functions below it the files, and the
     constants that they name, as texts.
 
     numba itself compares the function's own file alone.

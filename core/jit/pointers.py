@@ -71,6 +71,11 @@ class Table:
         self.words[places] = other.words
         self.keep(places.tobytes(), other)
 
+    @property
+    def kept(self) -> tuple[object, ...]:
+        """What is kept because words say where it lies: arrays, tables, machine code."""
+        return tuple(self._kept.values())
+
     def keep(self, name: str | bytes, owner: object) -> None:
         """Keep what addresses lie in that compiled code writes, in place of what had this name before."""
         self._kept[name] = owner

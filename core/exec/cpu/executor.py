@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numba
@@ -14,11 +15,12 @@ from numpy.typing import NDArray
 from abw.core.base.cores import usable_cores
 from abw.core.exec.cpu import partition
 from abw.core.exec.cpu.launch import Launcher, Walking
-from abw.core.exec.cpu.prepare import PackedConstants, compile_network, kernel_texts
+from abw.core.exec.cpu.llvm.walker import WALKS
+from abw.core.exec.cpu.prepare import PackedConstants, compile_network, emit_network, kernel_texts
 from abw.core.exec.cpu.profile.profile import Profile, Profiler, peak_of_core
 from abw.core.exec.cpu.profile.recorder import Recorder
 from abw.core.exec.cpu.quantized import narrow_of
-from abw.core.exec.cpu.target import TargetName, get_target
+from abw.core.exec.cpu.target import Target, TargetName, get_target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.cpu.weight_grads import RowSums
 from abw.core.exec.interface import Abilities, Executed, Executor, Result, Rounds
@@ -46,6 +48,20 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int32]
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The code and memory of an executor: its kernels and walkers as LLVM IR, their names there and addresses
+    here; packed weights by type; the rows of constants with which each arena begins.
+    """
+
+    target: Target
+    ir: str
+    names: list[str]
+    addresses: list[int]
+    packed: list[NDArray[np.float32]]
+    heads: list[NDArray[np.float32]]
+
+
 class CpuExecutor(Executor):
     """One kernel a batch: products summed in registers, element by element to the end, stored once.
 
@@ -60,9 +76,10 @@ class CpuExecutor(Executor):
     name = "cpu"
     abilities = Abilities(halves=True, tapes=True)
 
-    def __init__(self, target: TargetName | None = None, precision: Precision = "float32") -> None:
+    def __init__(self, target: TargetName | Target | None = None, precision: Precision = "float32") -> None:
         """`target`: what to compile for; None takes the best that the machine has."""
-        self._target, self.precision = get_target(target), precision
+        self._target = target if isinstance(target, Target) else get_target(target)
+        self.precision = precision
         self._narrow = narrow_of(precision, self._target)
 
     def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
@@ -299,6 +316,16 @@ class CpuExecutor(Executor):
                 int(limit),
             )  # fmt: skip
         return self._tape
+
+    def parts(self) -> Parts:
+        """What this executor is made of, to be used without it."""
+        text, names, _ = emit_network(self._network, self._target, self._narrow)
+        names = [*dict.fromkeys(names), *WALKS]
+        addresses = [self._kernels.code.address(name) for name in names]
+        memory = ArenaMemory(self._network, self._arenas, self._constants.params, self._target.lanes)
+        memory.reserve(self._arenas.head)
+        heads = [memory.rowwise(a)[:rows].copy() for a, rows in enumerate(self._arenas.head.tolist())]
+        return Parts(self._target, text, names, addresses, self._constants.memory, heads)
 
     def walking(self) -> Walking | None:
         """What compiled code runs batches with by itself; each run of it is to begin with `run_alone`.

@@ -71,7 +71,7 @@ def texts_refusal(model: Model, networks: Networks) -> str:
 class Pass:
     """A model's passes on an executor, by a policy that has a rule.
 
-    `untexted` says why texts are read the ordinary way; '' where they are read by the pass.
+    `reading`: the stages that run texts; `untexted` says why there are none.
     """
 
     def __init__(
@@ -91,6 +91,7 @@ class Pass:
         stages = (build.construct, *rule.stages, finish.plan, finish.walk, finish.results)
         self._bound = self._space.stages(stages)
         self._texted, self.untexted = None, ""
+        self.reading: tuple[Stage, ...] = ()
         try:
             reader, binding = _binding(model, networks)
         except CannotPassError as error:
@@ -98,7 +99,12 @@ class Pass:
         else:
             kinds = len(model.schema.kinds)
             self._space.read(binding, {at.TAGGED: model.data.format == "tags", at.KINDS: kinds})
-            self._texted = self._space.stages((reader, bind.bind, *stages))
+            self.reading = (reader, bind.bind, *stages)
+            self._texted = self._space.stages(self.reading)
+
+    def table(self) -> Table:
+        """The words of passes of texts, for a workspace elsewhere, which has its own block and arenas."""
+        return self._space.table(self.reading)
 
     def objects(self, instances: list[Any]) -> Outputs | None:
         """The outputs of instances; None where the ordinary way is to be taken."""

@@ -177,6 +177,15 @@ class Workspace:
         data = b"" if self._text is None else self._text.tobytes()
         return [id_of(data, *row) for row in ids.T.tolist()]
 
+    def table(self, stages: Sequence[Stage]) -> Table:
+        """The words for passes of these stages, without a block; nothing is too large or looked up again."""
+        self.point(at.STAGES, self.stages(stages))
+        self._table.point(at.BLOCK, np.zeros(0))
+        self.words[at.BLOCK] = self.words[at.ROOM] = 0
+        self.number(None, at.ENDLESS)
+        self.words[at.PAUSE] = self.words[at.MOST_FLOATS] = at.ENDLESS << 20
+        return self._table
+
     def run(self, stages: Table, text: NDArray[np.uint8] | None, first: int, last: int) -> int:
         """Run a pass of stages; how it ends: with more room where it needs that."""
         self.point(at.STAGES, stages)
