@@ -143,6 +143,7 @@ class Dispatcher:
         """Return the metrics, with what is true now."""
         metrics = self.metrics
         metrics.waiting, metrics.ready = self.queue.instances, self.ready
+        metrics.ready_engines = self._fleet.ready
         metrics.engines = dict(process for fleet in self._fleets() for process in fleet.processes())
         return metrics
 

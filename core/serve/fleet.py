@@ -100,6 +100,11 @@ class Fleet:
         """Forget the processes that have ended."""
         self._ended = [link for link in self._ended if not link.collect()]
 
+    @property
+    def ready(self) -> int:
+        """How many engines could run requests, with those in reserve."""
+        return sum(link.ready for link in self._links.values())
+
     def processes(self) -> Iterator[tuple[int, str]]:
         """Yield the number and the name of each process."""
         for n, link in self._links.items():

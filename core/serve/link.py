@@ -86,6 +86,11 @@ class Link(asyncio.Protocol):
         return self._about.result()
 
     @property
+    def ready(self) -> bool:
+        """Whether the engine could run requests."""
+        return self._about.done() and not self.lost.done()
+
+    @property
     def running(self) -> list[Piece[Asked]]:
         """The pieces that the engine has and somebody waits for."""
         return [piece for batch in self.batches for piece in batch.pieces.values() if not piece.stale]

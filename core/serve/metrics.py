@@ -50,7 +50,7 @@ class ModelMetrics:
         self.ran = self.answered = self.wrong = self.restarts = self.loads = 0
         # kept up to date by the dispatcher
         self.engines: dict[int, str] = {}
-        self.waiting = 0
+        self.waiting = self.ready_engines = 0
         self.ready = False
 
 
@@ -68,6 +68,7 @@ METRICS = {
     "abw_loads_total": ("counter", "Times that weights were loaded anew"),
     "abw_queue_instances": ("gauge", "Instances that wait"),
     "abw_ready": ("gauge", "Whether requests are run"),
+    "abw_engines": ("gauge", "Engines that are ready, with the spare one"),
     "abw_connections": ("gauge", "Open connections"),
     "abw_process_cpu_seconds_total": ("counter", "CPU seconds of a process"),
     "abw_process_resident_bytes": ("gauge", "Memory that a process holds"),
@@ -113,6 +114,7 @@ class Metrics:
             add("abw_loads_total", model.loads, model=name)
             add("abw_queue_instances", model.waiting, model=name)
             add("abw_ready", int(model.ready), model=name)
+            add("abw_engines", model.ready_engines, model=name)
             processes += [(f"{name} {place}", pid) for pid, place in model.engines.items()]
         for process, pid in processes:
             for metric, value in _usage(pid):

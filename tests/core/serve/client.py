@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -47,9 +48,14 @@ class Server:
 
     @property
     def engines(self) -> list[int]:
-        """The processes of its engines."""
+        """The processes of its engines that have not ended."""
         pid = self.process.pid
-        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+        found = []
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                    found.append(int(child))
+        return found
 
     async def ask(
         self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
