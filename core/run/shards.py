@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import abw
 from abw.core.base.errors import AbwError
 from abw.core.base.files import file_hash
 from abw.core.data.feed import STDIN, Section
-from abw.core.data.split import split
+from abw.core.data.sections.index import Index, index_of
 from abw.core.store.outputs import STDOUT, require_suffix
 from abw.core.store.shard_files import Part, RunKey, refuse_others
 
@@ -65,25 +64,26 @@ class Cut:
     weights: str | None
     said: Mapping[str, Any]
 
-    def run_key(self) -> dict[str, Any]:
-        """Everything that the output depends on. Cost: reads the data once, to hash them."""
-        about: dict[str, Any] = {"abw": abw.__version__, "data": file_hash(self.data)}
+    def run_key(self, index: Index) -> dict[str, Any]:
+        """Everything that the output depends on; `index`: of the data."""
+        about: dict[str, Any] = {"abw": abw.__version__, "data": index.hash}
         about["weights"] = self.weights
         about |= {os.path.relpath(f, self.files[0].parent): file_hash(f) for f in self.files}
         about |= {"batch": self.batch, "limit": self.limit, "format": self.format}
         return about | dict(self.said)
 
-    def sections(self, shards: int) -> list[Section]:
-        """The shards' sections of the data. Errors: DataError."""
-        return list(split(self.data, self.format, self.batch, shards, self.limit))
+    @property
+    def index(self) -> Index:
+        """The index of the data. Errors: DataError."""
+        return index_of(self.data, self.format)
 
     def share(self, shard: Shard) -> Share:
         """The task of a shard. Errors: AbwError if there are parts of another run; DataError."""
-        run_key = self.run_key()
+        index = self.index
+        run_key = self.run_key(index)
         refuse_others(self.output, run_key, shard.shards)
         part = Part(self.output, shard.number, shard.shards)
-        sections = split(self.data, self.format, self.batch, shard.shards, self.limit)
-        return Share(next(islice(sections, shard.number - 1, None)), part, run_key)
+        return Share(index.section(shard.number, shard.shards, self.batch, self.limit), part, run_key)
 
 
 def require_shards(

@@ -67,10 +67,13 @@ def run_scaled(
         raise AbwError(f"cannot write {output}: there is no folder {output.parent}")
     refuse_overwrite(output, *model.reads)
     require_weights(model)
-    run_key, stamp = cut.run_key(), stamp_of(model.data.path)
+    stamp = stamp_of(model.data.path)
+    index = cut.index
+    run_key = cut.run_key(index)
     count = max(1, math.ceil(model.data.path.stat().st_size / scale.shard_bytes))
     refuse_others(output, run_key, count)
-    tasks = [(Part(output, n, count), section) for n, section in enumerate(cut.sections(count), 1)]
+    sections = index.sections(count, cut.batch, cut.limit)
+    tasks = [(Part(output, n, count), section) for n, section in enumerate(sections, 1)]
     left = [task for task in tasks if not (scale.resume and is_done(task[0], run_key))]
     tally = _Tally(len(tasks), len(tasks) - len(left), output, progress)
     if left:

@@ -27,7 +27,7 @@ from abw.core.store.arrays import ArrayFile
 from abw.core.store.outputs import ARRAYS, LINES, writes_lines
 
 # Of the notes.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 # What an output depends on, as JSON: parts of which it is the same belong together.
 RunKey = Mapping[str, Any]

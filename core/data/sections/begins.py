@@ -1,20 +1,22 @@
-"""Files cut into sections of whole mini-batches, of about as many bytes each."""
+"""Where the instances of a file begin, found without reading what they say."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.data.feed import BOM, Bytes, Section, count_where, open_data
+from abw.core.data.feed import BOM, Bytes, count_where, open_data
 from abw.core.data.readers.blanks import control
 from abw.core.data.readers.pairs import LEAST_WORDS
 from abw.core.jit.decorators import njit
 
 Longs = NDArray[np.int64]
+# Offsets, lines and numbers of instances.
+Found = tuple[Longs, Longs, Longs]
 
 # So many bytes are looked at together.
 BLOCK = 1 << 22
@@ -27,64 +29,41 @@ _HEAD, _LOST = -1, -2
 _NEWLINE, _QUOTE, _BACKSLASH, _OPEN, _CLOSE = 10, 34, 92, 123, 125
 
 
-def split(path: Path, format: str, batch: int, parts: int, limit: int | None = None) -> Iterator[Section]:
-    """A file's instances, or the first `limit`, in `parts` sections that follow each other.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an instance begins: its offset in the file, its line (from 1) and its number (from 0)."""
 
-    A section begins with the first instance of a mini-batch of `batch` that is at or behind its share of the
-    bytes: run one by one they make the mini-batches of the whole file; some may be empty. Malformed lines
-    count as instances. Behind a lattice whose length cannot be read nothing is cut. Errors: DataError where
-    the file cannot be read. Cost: about 1 ns a byte, 5 of pairs and lattices, up to the end of the last
-    section asked for; with a limit what it takes in is looked at twice. The memory of two blocks.
+    offset: int
+    line: int
+    number: int
+
+
+# The beginning of a file, where no instance needs to be.
+START = Place(0, 1, 0)
+
+
+def begins(
+    path: Path, format: str, place: Place = START, end: int | None = None, state: Longs | None = None
+) -> Iterator[Found]:
+    """Yield the offsets, lines and numbers of the instances from a place on, block by block.
+
+    `place`: the start of the file, of an instance, or, in formats with lines that do not depend on those
+    before them (`by_lines`), of any line. `end`: where a line ends. `state`: its first element becomes the
+    number of the line behind the last one. Malformed lines count as instances. Behind a lattice whose length
+    cannot be read there are none. Errors: DataError where the file cannot be read. Cost: about 1 ns a byte,
+    5 of pairs and lattices; the memory of two blocks.
     """
-    size = path.stat().st_size if path.is_file() else 0
-    for (begin, line, seen), (end, _, after) in pairwise(_cuts(path, format, batch, parts, limit, size)):
-        yield Section(begin, end, line, seen, after - seen, last=end == size)
-
-
-def _cuts(
-    path: Path, format: str, batch: int, parts: int, limit: int | None, size: int
-) -> Iterator[tuple[int, int, int]]:
-    """Offset, line and number of what begins each section, and at last of what is behind all of them."""
-    last = _end(path, format, limit) if limit is not None else None
-    shares = [(last[0] if last else size) * k // parts for k in range(1, parts)]
-    made, seen = 1, 0
-    yield 0, 1, 0
-    for number, offset, line in _begins(path, format):
-        seen += len(number)
-        of_batches = number % batch == 0
-        if last:
-            of_batches &= number < last[2]
-        number, offset, line = number[of_batches], offset[of_batches], line[of_batches]
-        while made < parts and len(offset) and offset[-1] >= shares[made - 1]:
-            at = int(np.searchsorted(offset, shares[made - 1]))
-            yield int(offset[at]), int(line[at]), int(number[at])
-            made += 1
-        if last and seen >= last[2]:
-            break
-    yield from [last or (size, 1, seen)] * (parts + 1 - made)
-
-
-def _end(path: Path, format: str, limit: int) -> tuple[int, int, int] | None:
-    """Offset, line and number behind the first `limit` instances; None where there are no more."""
-    for number, offset, line in _begins(path, format):
-        if len(number) and number[-1] >= limit:
-            at = limit - int(number[0])
-            return int(offset[at]), int(line[at]), limit
-    return None
-
-
-def _begins(path: Path, format: str) -> Iterator[tuple[Longs, Longs, Longs]]:
-    """Yield the numbers of a file's instances, their offsets and their lines, block by block."""
     rule = _RULES.get(format, _LINES)
     byte = np.arange(256)
     # as bytes.strip has it; in all other formats any byte up to 32 parts words
     blank = np.isin(byte, list(b" \t\n\r\v\f")) if format == "json" else byte <= ord(" ")
-    state = np.array([1, _HEAD], np.int64)
-    seen = taken = 0
-    rest = b""
+    state = np.zeros(2, np.int64) if state is None else state
+    state[:] = place.line, 0 if place.offset else _HEAD
+    seen, taken, rest = place.number, place.offset, b""
     with open_data(path) as file:
+        file.seek(place.offset)
         while True:
-            block = file.read(BLOCK)
+            block = file.read(BLOCK if end is None else min(BLOCK, end - taken - len(rest)))
             data = rest + block
             whole = data.rfind(b"\n") + 1 if block else len(data)
             text = np.frombuffer(data, np.uint8, whole)
@@ -100,10 +79,15 @@ def _begins(path: Path, format: str) -> Iterator[tuple[Longs, Longs, Longs]]:
                 count = _scan(text, begin, ends, rule, blank, state, found)
             if begin and count and found[1, 0] == 1:
                 found[0, 0] = 0  # the mark belongs to the first line
-            yield np.arange(seen, seen + count), taken + found[0, :count], found[1, :count]
+            yield taken + found[0, :count], found[1, :count], np.arange(seen, seen + count)
             seen, taken, rest = seen + count, taken + whole, data[whole:]
             if not block:
                 return
+
+
+def by_lines(format: str) -> bool:
+    """Whether each line of a format can be looked at without those before it."""
+    return format not in ("lattice", "plans")
 
 
 @njit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Iterator
 from itertools import pairwise
@@ -14,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abw.core.base.errors import DataError
-from abw.core.data import split as module
 from abw.core.data.feed import Feed, Section, open_feed
 from abw.core.data.readers.jsonl import schema_of_json
-from abw.core.data.split import split
+from abw.core.data.sections import begins as module
+from abw.core.data.sections import index as indices
+from abw.core.data.sections.index import index_of, made
 from abw.core.data.stream import chunks
 from tests.core.data.test_skip_bad import SPECS, entries, written
 
@@ -30,7 +32,15 @@ BLANK = {"json": ["", " \t"], "lattice": ["", "\x01"], "trees": ["", " \r"]}
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Blocks end in the middle of lines, and some lines are longer than a block."""
     monkeypatch.setattr(module, "BLOCK", 61)
+    monkeypatch.setattr(indices, "SPACING", 100)
     yield
+
+
+def split(path: Path, format: str, batch: int, parts: int, limit: int | None = None) -> list[Section]:
+    index = made(path, format)
+    sections = list(index.sections(parts, batch, limit))
+    assert sections == [index.section(n, parts, batch, limit) for n in range(1, parts + 1)]
+    return sections
 
 
 def seen(feed: Feed, format: str, root: Path) -> list[tuple[int, int, str]]:
@@ -137,3 +147,49 @@ def test_nothing_is_cut_behind_a_lattice_whose_length_cannot_be_read(tmp_path: P
     sections = list(split(path, "lattice", 1, 4))
     assert [section.count for section in sections[-2:]] == [0, 0]
     assert sum(section.count for section in sections) == 2
+
+
+def test_the_index_of_a_large_file_is_kept_while_the_file_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indices, "KEPT", 100)
+    path, beside = tmp_path / "trees.txt", tmp_path / "trees.txt.shards.json"
+    path.write_text("(3 (2 It) (4 works))\n" * 50)
+    first = index_of(path, "trees")
+    assert beside.is_file() and first.count == 50 and first.places.shape[1] > 5
+
+    def again(*_: object) -> None:
+        raise AssertionError("the data are read again")
+
+    def same(one: indices.Index, other: indices.Index) -> bool:
+        return list(one.sections(7, 3)) == list(other.sections(7, 3)) and one.hash == other.hash
+
+    with monkeypatch.context() as patched:
+        patched.setattr(indices, "made", again)
+        assert same(index_of(path, "trees"), first)
+        with pytest.raises(AssertionError):
+            index_of(path, "words")  # begins elsewhere
+    for damaged in ("{", '{"schema_version": 1}', "[]"):
+        beside.write_text(damaged)
+        assert same(index_of(path, "trees"), first)
+    path.write_text("(3 (2 It) (4 worKs))\n" * 50)
+    os.utime(path, ns=(1, 1))
+    other = index_of(path, "trees")
+    assert other.hash != first.hash and list(other.sections(7, 3)) == list(first.sections(7, 3))
+    assert index_of(path, "trees").hash == other.hash
+    beside.unlink()
+    (tmp_path / ".draft-trees.txt.shards.json").mkdir()  # nothing can be written there
+    assert same(index_of(path, "trees"), other) and not beside.exists()
+
+
+def test_the_hash_is_of_all_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    content = bytearray(b"a b c\n" * 100)
+    path.write_bytes(content)
+    hashes = {made(path, "words").hash}
+    for at in (0, 99, 100, 101, 599):
+        content[at] ^= 1
+        path.write_bytes(content)
+        hashes.add(made(path, "words").hash)
+        content[at] ^= 1
+    assert len(hashes) == 6

@@ -1,0 +1,1 @@
+"""Sections of a data file, for processes that each run one: where instances begin."""

@@ -1,0 +1,223 @@
+"""The index of a data file: its hash, and where some of its instances begin, so that shards find theirs.
+
+The index of a large file is kept beside it, as `DATA.shards.json`, while size and time of change are those of
+the file: it is read once, however many processes run shards of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from abw.core.base.cores import usable_cores
+from abw.core.base.errors import AbwError
+from abw.core.base.files import read_json, replacing
+from abw.core.data.feed import Section, open_data
+from abw.core.data.sections.begins import START, Place, begins, by_lines
+
+Longs = NDArray[np.int64]
+
+# Bytes from one place of an index to the next, at least; and the most places.
+SPACING = 1 << 24
+PLACES = 1 << 14
+# Bytes of a file from which on its index is kept: a smaller one is indexed in less than a second.
+KEPT = 1 << 28
+# Bytes read at once to hash them.
+PIECE = 1 << 22
+# Of the file.
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What is known of a file of `size` bytes with `count` instances.
+
+    `hash`: XXH64 of the hashes of its blocks, which are hashed side by side. `places` (3, n): offset, line
+    and number of the first instance that begins in each block that has one.
+    """
+
+    path: Path
+    format: str
+    size: int
+    hash: str
+    count: int
+    places: Longs
+
+    def section(self, number: int, parts: int, batch: int, limit: int | None = None) -> Section:
+        """Section `number`, from 1, of `parts` that have about as many bytes each.
+
+        It begins with the first instance of a mini-batch of `batch` that is at or behind its share of the
+        bytes: run one by one the sections make the mini-batches of the whole file, or of its first `limit`
+        instances; some may be empty. Errors: DataError where the file cannot be read. Cost: looks at two
+        blocks.
+        """
+        last = self._end(limit)
+        return self._section(*(self._cut(k, parts, batch, last) for k in (number - 1, number)))
+
+    def sections(self, parts: int, batch: int, limit: int | None = None) -> Iterator[Section]:
+        """All sections."""
+        last = self._end(limit)
+        for begin, end in pairwise(self._cut(k, parts, batch, last) for k in range(parts + 1)):
+            yield self._section(begin, end)
+
+    def _section(self, begin: Place, end: Place) -> Section:
+        count, last = end.number - begin.number, end.offset == self.size
+        return Section(begin.offset, end.offset, begin.line, begin.number, count, last=last)
+
+    def _end(self, limit: int | None) -> Place:
+        """Where the first `limit` instances, or all of them, end."""
+        if limit is not None and limit < self.count:
+            for offset, line, number in self._from(2, limit):
+                at = int(np.searchsorted(number, limit))
+                if at < len(number):
+                    return Place(int(offset[at]), int(line[at]), limit)
+        return Place(self.size, 1, self.count)
+
+    def _cut(self, k: int, parts: int, batch: int, last: Place) -> Place:
+        """Where section `k`, from 0, begins."""
+        if k == 0:
+            return START
+        share = last.offset * k // parts
+        for offset, line, number in self._from(0, share) if k < parts else ():
+            at = np.flatnonzero((offset >= share) & (number % batch == 0) & (number < last.number))
+            if len(at):
+                return Place(int(offset[at[0]]), int(line[at[0]]), int(number[at[0]]))
+            if len(number) and number[-1] >= last.number:
+                break
+        return last
+
+    def _from(self, row: int, value: int) -> Iterator[tuple[Longs, Longs, Longs]]:
+        """What begins from the last place on whose `row` is at most `value`."""
+        at = int(np.searchsorted(self.places[row], value, "right")) - 1
+        place = START if at <= 0 else Place(*self.places[:, at].tolist())
+        return begins(self.path, self.format, place)
+
+
+def index_of(path: Path, format: str) -> Index:
+    """The index of a file: the one beside it, or a new one, which is kept there if the file is large.
+
+    Processes that want it at the same time wait for the one that makes it. Errors: DataError where the file
+    cannot be read.
+    """
+    if not path.is_file() or path.stat().st_size < KEPT:
+        return made(path, format)
+    beside = path.with_name(f"{path.name}.shards.json")
+    if found := _stored(beside, path, format):
+        return found
+    try:
+        with replacing(beside) as file:
+            about = path.stat()
+            index = _stored(beside, path, format) or made(path, format)  # another one may have made it
+            document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "mtime_ns": about.st_mtime_ns}
+            document |= {"format": format, "size": index.size, "xxh64": index.hash, "instances": index.count}
+            names = ("offsets", "lines", "numbers")
+            document["places"] = dict(zip(names, index.places.tolist(), strict=True))
+            file.write(json.dumps(document).encode())
+            return index
+    except OSError:  # nothing can be written there
+        return made(path, format)
+
+
+def _stored(file: Path, path: Path, format: str) -> Index | None:
+    """The index in a file, if it is of the data as they are."""
+    if not file.is_file():
+        return None
+    try:
+        document, about = read_json(file, "index"), path.stat()
+        wanted = (SCHEMA_VERSION, format, about.st_size, about.st_mtime_ns)
+        if tuple(document[name] for name in ("schema_version", "format", "size", "mtime_ns")) != wanted:
+            return None
+        rows = [document["places"][name] for name in ("offsets", "lines", "numbers")]
+        places = np.array(rows, np.int64).reshape(3, -1)
+        return Index(path, format, about.st_size, str(document["xxh64"]), int(document["instances"]), places)
+    except (AbwError, KeyError, TypeError, ValueError):
+        return None  # damaged, or of another version
+
+
+def made(path: Path, format: str) -> Index:
+    """Make the index of a file, on all cores. Errors: DataError where it cannot be read.
+
+    Cost: 0.1 ns a byte to hash it and what `begins` costs, of lattices and plans on one core.
+    """
+    size = path.stat().st_size if path.is_file() else 0
+    spacing = max(SPACING, -(-size // PLACES))
+    starts = range(0, size, spacing)
+    with open_data(path):  # says what is wrong with it
+        pass
+    with ThreadPoolExecutor(max(1, min(usable_cores(), len(starts)))) as pool:
+        hashes = pool.map(lambda at: _hash(path, at, at + spacing), starts)
+        if by_lines(format):
+            blocks = list(pool.map(lambda at: _look(path, format, at, at + spacing), starts))
+            places, count = _together(blocks)
+        else:
+            places, count = _in_order(path, format, spacing)
+        digest = xxhash.xxh64(size.to_bytes(8, "little") + b"".join(hashes)).hexdigest()
+    return Index(path, format, size, digest, count, places)
+
+
+def _hash(path: Path, begin: int, end: int) -> bytes:
+    hashed = xxhash.xxh64()
+    with open_data(path, 0) as file:
+        file.seek(begin)
+        while begin < end and (piece := file.read(min(PIECE, end - begin))):
+            hashed.update(piece)
+            begin += len(piece)
+    return hashed.digest()
+
+
+# The first instance of a block, its line counted from the block's first; the numbers of instances and lines.
+Block = tuple[Place | None, int, int]
+
+
+def _look(path: Path, format: str, begin: int, end: int) -> Block:
+    """Look at the lines that begin in a block."""
+    first, last = (_line_from(path, at) for at in (begin, end))
+    place, count, state = None, 0, np.zeros(2, np.int64)
+    if first < last:
+        start = START if first == 0 else Place(first, 0, 0)
+        for offset, line, number in begins(path, format, start, last, state):
+            if place is None and len(number):
+                place = Place(int(offset[0]), int(line[0]), 0)
+            count += len(number)
+    return place, count, int(state[0])
+
+
+def _line_from(path: Path, at: int) -> int:
+    """Where the first line begins that does so at an offset or behind it."""
+    if at == 0:
+        return 0
+    with path.open("rb") as file:
+        file.seek(at - 1)
+        file.readline()
+        return file.tell()
+
+
+def _together(blocks: list[Block]) -> tuple[Longs, int]:
+    """The places of blocks that were looked at alone, and the number of instances."""
+    places, lines, seen = [], 0, 0
+    for place, count, behind in blocks:
+        if place is not None:
+            places.append((place.offset, lines + place.line, seen))
+        lines, seen = lines + behind, seen + count
+    return np.array(places, np.int64).reshape(-1, 3).T.copy(), seen
+
+
+def _in_order(path: Path, format: str, spacing: int) -> tuple[Longs, int]:
+    """The places of a file that can be looked at only from its beginning, and the number of instances."""
+    places, seen, reached = [np.zeros((3, 0), np.int64)], 0, -1
+    for found in begins(path, format):
+        block = found[0] // spacing
+        firsts = np.flatnonzero(np.diff(block, prepend=reached) > 0)
+        places.append(np.array(found)[:, firsts])
+        seen += len(block)
+        reached = int(block[-1]) if len(block) else reached
+    return np.concatenate(places, axis=1), seen
