@@ -36,8 +36,6 @@ from abw.core.train.initial import vocabularies
 from abw.core.train.learner import Learner
 from abw.core.train.session import TrainOptions, open_training
 
-# Mini-batches of a turn: leaves are kept from the first to the last of them.
-MINI_BATCHES = 4
 # A rule that learns nothing: policies do not differ in what is compared.
 HOW = replace(PRESETS["abw"], policy="critical")
 # What only the training sets have of the paper's workloads.
@@ -46,6 +44,8 @@ Chosen = Annotated[
     str | None,
     typer.Option("--sets", metavar="TEXT", help="Sets whose name has this text.", show_default="all"),
 ]
+
+MiniBatches = Annotated[int, typer.Option("--mini-batches", min=1, help="Mini-batches of a turn.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,11 @@ def dedup(
     batch: BatchSizes = [64, 256],
     runs: Runs = 9,
     sets: Chosen = None,
+    mini_batches: MiniBatches = 4,
 ) -> Rows:
     """Compare runs of distinct nodes with runs of all nodes, training steps too, and time the pass.
 
-    A turn is four mini-batches from their text to outputs, which keep no leaves from earlier turns. `equal`:
+    A turn is some mini-batches from their text to outputs, which keep no leaves from earlier turns. `equal`:
     equal nodes are left out, and no more; `usual`: as `abw run` does, which also keeps leaves and hoists
     where that pays. Tables have a row for each word. Molecules need RDKit (`pip install rdkit`).
     """
@@ -107,17 +108,22 @@ def dedup(
     for chosen, size, instances in product(wanted, hidden, batch):
         with TemporaryDirectory() as folder:
             shutil.copytree(specs / "cells", Path(folder) / "cells")
-            spec, file = chosen.write(Path(folder), MINI_BATCHES * instances)
-            yield _row(chosen.name, _opened(spec, file, size, instances), size, instances, runs)
+            spec, file = chosen.write(Path(folder), mini_batches * instances)
+            changes = _changes(file, size, instances, mini_batches)
+            yield _row(chosen.name, _opened(spec, changes), size, instances, runs)
     for size, instances in product(hidden, batch) if training else ():
-        yield _training_row(specs, data, size, instances, runs)
+        spec, file = files_of(TRAINED, specs, data)
+        yield _training_row(spec, file, _changes(file, size, instances, mini_batches), runs)
     if not there() and not sets:
         yield "without molecules: RDKit is not installed"
 
 
-def _opened(spec: Path, file: Path | None, size: int, batch: int) -> Model:
+def _changes(file: Path | None, size: int, batch: int, mini_batches: int) -> Overrides:
+    return Overrides({"hidden": size}, file, batch=batch, limit=mini_batches * batch, allow_outside=True)
+
+
+def _opened(spec: Path, changes: Overrides) -> Model:
     """The model on its first mini-batches, whose tables have a row for each of their words."""
-    changes = Overrides({"hidden": size}, file, batch=batch, limit=MINI_BATCHES * batch, allow_outside=True)
     model = open_model(spec, changes)
     instances = read_instances(model.data, model.data.limit)
     return open_model(spec, replace(changes, words=vocabularies(model, instances, 1)))
@@ -167,24 +173,21 @@ def _run(ours: Ready) -> None:
         outputs_of(ours.executor.run(made.plan), made.graph)
 
 
-def _training_row(specs: Path, data: Path, size: int, batch: int, runs: int) -> Row:
+def _training_row(spec: Path, file: Path, changes: Overrides, runs: int) -> Row:
     """Training steps of the sentiment model, words dropped, with all nodes and with distinct ones."""
-    spec, file = files_of(TRAINED, specs, data)
-    limit = MINI_BATCHES * batch
-    changes = Overrides({"hidden": size}, file, batch=batch, limit=limit, allow_outside=True)
+    batch, limit = changes.batch or 1, changes.limit or 1
     found = {
-        mode: _Steps(spec, replace(changes, words={}), TrainOptions(dedup=mode, dev=file, threads=1), batch)
-        for mode in MODES
+        mode: _Steps(spec, changes, TrainOptions(dedup=mode, dev=file, threads=1), batch) for mode in MODES
     }
     seconds = interleaved({mode: steps.run for mode, steps in found.items()}, runs, warming=1)
     nodes = {mode: steps.nodes for mode, steps in found.items()}
     return Row(
         "training steps",
-        hidden=size,
+        hidden=changes.dims["hidden"],
         batch=batch,
         nodes=nodes["off"],
         distinct_share=nodes["on"] / nodes["off"],
-        off_seconds=seconds["off"] / MINI_BATCHES,
+        off_seconds=seconds["off"] * batch / limit,
         equal_times=seconds["off"] / seconds["on"],
         loss_error=abs(found["on"].loss - found["off"].loss) / found["off"].loss,
     )
