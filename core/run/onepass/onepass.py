@@ -88,6 +88,7 @@ class Pass:
         self._outputs, self._format, self._answers = outputs, model.data.format, model.answers
         self._equal, self._writer = networks.equal, Writer(model.data.format)
         self._binding: Bound | None = None
+        self._numbered = False
         stages = (build.construct, *rule.stages, finish.plan, finish.walk, finish.results)
         self._bound = self._space.stages(stages)
         self._texted, self.untexted = None, ""
@@ -166,15 +167,19 @@ class Pass:
             text = np.frombuffer(texts[0] if len(texts) == 1 else parting.join(texts), np.uint8)
         if not len(text):
             return at.WRONG
-        self._space.number(numbers, vertices)
+        if numbers is not None or self._numbered:
+            self._numbered = numbers is not None
+            self._space.number(numbers, vertices)
         return self._run(self._texted, text, 0, len(instances))
 
     def _run(self, stages: Table, text: NDArray[np.uint8] | None, first: int, last: int) -> int:
         """Run a pass. Mini-batches in which equal nodes are to be looked for are left to the ordinary way."""
         words, equal = self._space.words, self._equal
-        words[at.PAUSE] = equal.pause if equal else at.ENDLESS
+        if equal is None:
+            return self._space.run(stages, text, first, last)
+        words[at.PAUSE] = equal.pause
         ends = self._space.run(stages, text, first, last)
-        if ends == at.FINE and equal and equal.pause and words[at.NODES] >= LEAST_NODES:
+        if ends == at.FINE and equal.pause and words[at.NODES] >= LEAST_NODES:
             equal.pause -= 1
         return ends
 

@@ -117,6 +117,7 @@ class Workspace:
             self.words[word] = number
         self._table.point(at.TABLE, walking.table)
         self._table.point(at.SCRATCH, walking.scratch.owner)
+        self._stages: Table | None = None
         self._take(LEAST)
 
     def point(self, word: int, to: NDArray[Any] | Table) -> None:
@@ -163,15 +164,14 @@ class Workspace:
     def number(self, numbers: NDArray[np.int64] | None, vertices: int) -> None:
         """Let the next pass of a text have instances of these numbers (n,), and at most so many vertices."""
         self.words[at.MOST_VERTICES] = vertices
-        if numbers is None:
-            self.words[at.NUMBERS] = 0
-        else:
+        self.words[at.NUMBERS] = 0
+        if numbers is not None:
             self._table.point(at.NUMBERS, numbers)
 
     def names(self) -> list[str | int] | None:
         """The ids of the instances that the last pass has read from JSON lines; None without any."""
         count, lines = int(self.words[at.COUNT]), int(self.words[at.ID_ROOM])
-        ids = self._array(int(self.words[at.IDS]) - self._block_at(), (3, lines), np.int32)[:, :count]
+        ids = self._array(int(self.words[at.IDS]) - self._at, (3, lines), np.int32)[:, :count]
         if not ids[0].any():
             return None
         data = b"" if self._text is None else self._text.tobytes()
@@ -188,16 +188,21 @@ class Workspace:
 
     def run(self, stages: Table, text: NDArray[np.uint8] | None, first: int, last: int) -> int:
         """Run a pass of stages; how it ends: with more room where it needs that."""
-        self.point(at.STAGES, stages)
         words = self.words
-        words[at.FIRST], words[at.LAST] = first, last
-        self._text = text
+        if stages is not self._stages:
+            self._stages = stages
+            self.point(at.STAGES, stages)
+        if text is None:
+            words[at.FIRST], words[at.LAST] = first, last
+        self._text, self._count = text, last - first
         self._executor.run_alone()
         while True:
             if text is None:
                 ends = answer(self._table.at, 0, 0, last - first)
             else:
                 ends = answer_text(self._table.at, text, last - first)
+            if ends == at.FINE:
+                return at.FINE
             if ends == at.MORE and words[at.NEXT] <= MOST:
                 self._take(2 * int(words[at.NEXT]))
             elif ends == at.ROWS:
@@ -212,24 +217,24 @@ class Workspace:
         """Copies of what the last pass gave of each output: the values (m, *shape), where those of each
         instance begin (n + 1,), and their vertices (m,).
         """
-        begin, instances = self._block_at(), int(self.words[at.LAST] - self.words[at.FIRST])
+        begin, instances, read = self._at, self._count, self._array
         found = []
         for shape, said in zip(self._shapes, self._outputs.tolist(), strict=True):
-            count = said[finish.VALUES]
-            values = self._array(said[finish.AT_VALUES] - begin, (count, *shape), np.float32)
-            offsets = self._array(said[finish.AT_OFFSETS] - begin, (instances + 1,), np.int64)
-            vertex = self._array(said[finish.AT_VERTEX] - begin, (count,), np.int32)
-            found.append((values, offsets, vertex))
+            *_, count, values, vertex, offsets = said
+            found.append(
+                (
+                    read(values - begin, (count, *shape), np.float32),
+                    read(offsets - begin, (instances + 1,), np.int64),
+                    read(vertex - begin, (count,), np.int32),
+                )
+            )
         return found
 
     def _rows(self) -> NDArray[np.int32]:
         """How many rows of each arena the plan needs (A,)."""
-        offset = int(self.words[at.ROWS_NOW]) - self._block_at()
+        offset = int(self.words[at.ROWS_NOW]) - self._at
         rows: NDArray[np.int32] = self._array(offset, (int(self.words[at.ARENAS]),), np.int32)
         return rows
-
-    def _block_at(self) -> int:
-        return int(self.words[at.BLOCK])
 
     def _array(self, offset: int, shape: tuple[int, ...], kind: Any) -> Any:  # noqa: ANN401 (of any type)
         """A copy of what lies in the block."""
@@ -239,6 +244,7 @@ class Workspace:
         """Have a block of so many bytes."""
         self._block = aligned(-(-size // 4))
         self._table.point(at.BLOCK, self._block)
+        self._at = int(self.words[at.BLOCK])
         self.words[at.ROOM] = 4 * len(self._block)
 
 
