@@ -1,4 +1,4 @@
-"""How long one small instance takes from Python: a call with a tree's text, to its outputs."""
+"""How long one small instance takes from Python: a call with a tree, to its outputs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import time
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from statistics import quantiles
-from typing import Annotated
+from statistics import median, quantiles
+from typing import Annotated, Any
 
 import typer
 
 from abw.bench.options import SPECS, DataDir, Hidden, Runs, SpecsDir
+from abw.bench.pytorch.alone import by_numpy, by_script, by_torch, scripted
+from abw.bench.pytorch.install import torch_or_none
+from abw.bench.pytorch.trees import Trees
 from abw.bench.rows import Row, Rows
-from abw.bench.timing import rounds
+from abw.bench.timing import Work, rounds
 from abw.core.api import LoadedModel, load
 from abw.core.base.errors import AbwError
 
@@ -28,32 +31,71 @@ def one(
     nodes: Annotated[list[int], typer.Option("--nodes", min=1, help="Nodes of a tree; repeatable.")] = [37],
     runs: Runs = 100,
 ) -> Rows:
-    """Time a warm call from Python: a tree LSTM with one tree's text, on one thread.
+    """Time a warm call from Python: a tree LSTM with one tree, as text and as tuples, on one thread.
 
-    Wall clock of `runs` calls for each of 100 trees; `kernels` is the execution of the same plans alone.
+    Wall clock of `runs` calls for each of 100 trees, in turns, each after three that do not count. `ordinary`
+    is the call by graph, schedule and plan, `kernels` the execution of the same plans alone. Beside it the
+    same nodes one after the other in NumPy, PyTorch and TorchScript, from arrays of words and children.
     """
     file = data / "trees" / "train.txt"
     model = load(specs / "treelstm.yaml", data=file, dims={"hidden": hidden}, threads=1)
     model.warm()
+    torch = torch_or_none()
+    if torch is None:
+        yield "PyTorch is not installed: abw alone is measured"
+    else:
+        torch.set_num_threads(1)
     for count in nodes:
-        yield _row(model, file, count, runs)
+        yield _row(model, file, count, runs, torch)
 
 
-def _row(model: LoadedModel, file: Path, nodes: int, runs: int) -> Row:
+def _row(model: LoadedModel, file: Path, nodes: int, runs: int, torch: Any) -> Row:  # noqa: ANN401
     with file.open() as lines:
         trees = list(islice((line.rstrip("\n") for line in lines if line.count("(") == nodes), TREES))
     if not trees:
         raise AbwError(f"no tree in {file} has {nodes} nodes", hint="--nodes 37: with n leaves it has 2n - 1")
-    calls = rounds({tree: partial(model, [tree]) for tree in trees}, runs + 1, time.perf_counter)
-    plans = [model.plan(model.graph([tree])) for tree in trees]
-    alone = rounds({str(i): partial(model.run, p) for i, p in enumerate(plans)}, runs + 1, time.perf_counter)
-    tenths = quantiles([t for times in calls.values() for t in times[1:]], n=10, method="inclusive")
-    kernels = quantiles([t for times in alone.values() for t in times[1:]], n=2, method="inclusive")
+    work: dict[str, Work] = {}
+    script = scripted(torch) if torch else None
+    for i, tree in enumerate(trees):
+        instances = model.read([tree])
+        graph = model.graph(instances)
+        work |= {
+            f"text {i}": partial(model, [tree]),
+            f"tuples {i}": partial(model, [_tuples(tree)]),
+            f"ordinary {i}": partial(model, instances),
+            f"kernels {i}": partial(model.run, model.plan(graph)),
+        }
+        if torch:
+            given = Trees(torch, model.network, model.params, graph, instances)
+            work[f"numpy {i}"], work[f"torch {i}"] = by_numpy(given), by_torch(given)
+            work[f"script {i}"] = by_script(given, script)
+    taken: dict[str, list[float]] = {}
+    for name, found in rounds(work, runs + 1, time.perf_counter, warming=3).items():
+        taken.setdefault(name.split()[0], []).extend(found[1:])
+    tenths = quantiles(taken["text"], n=10, method="inclusive")
+    others = taken.keys() & {"numpy", "torch", "script"}
     return Row(
         "",
         nodes=nodes,
         trees=len(trees),
         p50_seconds=tenths[4],
         p90_seconds=tenths[8],
-        kernels_seconds=kernels[0],
+        tuples_seconds=median(taken["tuples"]),
+        ordinary_seconds=median(taken["ordinary"]),
+        kernels_seconds=median(taken["kernels"]),
+        **{f"{name}_seconds": median(taken[name]) for name in sorted(others)},
     )
+
+
+def _tuples(text: str) -> Any:  # noqa: ANN401 (nested tuples)
+    """A tree as `abw.core.data.given.objects` takes it."""
+    open_: list[list[Any]] = [[]]
+    for piece in text.replace("(", " ( ").replace(")", " ) ").split():
+        if piece == "(":
+            open_.append([])
+        elif piece == ")":
+            node = tuple(open_.pop())
+            open_[-1].append(node)
+        else:
+            open_[-1].append(piece)
+    return open_[0][0]

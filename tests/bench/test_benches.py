@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from abw.bench.executors.cpu import cpu
 from abw.bench.executors.precision import precision
 from abw.bench.executors.threads import THREADED, threads
 from abw.bench.graphs.policies import policies
+from abw.bench.pytorch.alone import by_numpy, by_script, by_torch, scripted
+from abw.bench.pytorch.trees import Trees
 from abw.bench.sets.plans import KINDS
 from abw.bench.whole import models as gallery
 from abw.bench.whole.dedup import dedup, sets_of
@@ -27,6 +30,7 @@ from abw.bench.whole.programs import programs
 from abw.bench.whole.reading import reading
 from abw.bench.whole.train import train
 from abw.bench.workloads import CASES, MODELS
+from abw.core.api import load
 from abw.core.base.errors import AbwError
 from tests.bench.conftest import by_table
 
@@ -75,8 +79,27 @@ def test_one(specs: Path, data: Path) -> None:
     rows = by_table(one(data, specs, 8, [5, 7], 2))[""]
     assert [row["nodes"] for row in rows] == [5, 7]
     assert all(0 < r["p50_seconds"] <= r["p90_seconds"] and r["kernels_seconds"] > 0 for r in rows)
+    assert all(r["tuples_seconds"] > 0 and r["ordinary_seconds"] > 0 for r in rows)
+    assert ["script_seconds" in r and r["numpy_seconds"] > 0 for r in rows if TORCH] == [True, True][
+        : 2 * TORCH
+    ]
     with pytest.raises(AbwError, match="has 4 nodes"):
         list(one(data, specs, 8, [4], 2))
+
+
+@pytest.mark.skipif(not TORCH, reason="without PyTorch")
+def test_one_tree_has_the_same_scores_in_all_ways(specs: Path) -> None:
+    import torch
+
+    model = load(specs / "treelstm.yaml", dims={"hidden": 8}, threads=1)
+    instances = model.read(["(3 (2 It) (4 (3 (1 works) (2 well)) (2 here)))"])
+    graph = model.graph(instances)
+    trees = Trees(torch, model.network, model.params, graph, instances)
+    result = model.run(model.plan(graph))
+    expected = np.sort(result.value(2, 0), axis=0)
+    for work in (by_numpy(trees), by_torch(trees), by_script(trees, scripted(torch))):
+        found: Any = work()
+        np.testing.assert_allclose(np.sort(np.asarray(found), axis=0), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_plans(specs: Path) -> None:
