@@ -7,7 +7,7 @@ from typing import Any
 __version__ = "0.2.0"
 __all__ = [
     *("AbwError", "DataError", "Instances", "LoadedModel", "Net", "Outputs", "Ragged", "SpecError", "Value"),
-    *("best", "cells", "each", "from_networkx", "from_pyg", "library", "load", "trainer"),
+    *("best", "cells", "each", "from_networkx", "from_pyg", "library", "load", "open_outputs", "trainer"),
 ]
 
 _MODULES = ("arrow", "torch")
@@ -20,6 +20,7 @@ _EXPORTED = {
     "abw.core.program.build": ("library",),
     "abw.core.program.combinators": ("best", "each"),
     "abw.core.program.recording.values": ("Value",),
+    "abw.core.store.reading": ("open_outputs",),
     "abw.core.store.ragged": ("Outputs", "Ragged"),
     "abw.core.train.programs.trainer": ("trainer",),
 }

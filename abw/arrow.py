@@ -8,6 +8,8 @@
     predictor = Predictor("treelstm", column="value")
     scores = table.mapInArrow(predictor.batches, "value string, classes array<array<float>>")
 
+    abw.arrow.outputs("out.jsonl").to_table()
+
 Needs pyarrow.
 """
 
@@ -15,15 +17,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import dataset
 
 from abw.core.api import Floats, LoadedModel, load
 from abw.core.base.errors import AbwError
 from abw.core.store.ragged import Outputs, Ragged
+from abw.core.store.reading import StoredLines, open_outputs
 
 
 class Predictor:
@@ -83,6 +88,18 @@ class Predictor:
         """Run the model on record batches one after the other, for Spark's `mapInArrow`."""
         for batch in batches:
             yield from self(pa.Table.from_batches([batch])).to_batches()
+
+
+def outputs(path: str | Path) -> dataset.Dataset:
+    """The JSON lines of `abw run --output PATH` as a dataset of Arrow's, a row for each instance.
+
+    They may lie in parts that `abw join --leave-parts` has listed. Errors: as `abw.open_outputs`; AbwError
+    for arrays.
+    """
+    stored = open_outputs(path)
+    if not isinstance(stored, StoredLines):
+        raise AbwError(f"{path} holds arrays", hint="abw.open_outputs gives them by name")
+    return dataset.dataset([str(file) for file in stored.files], format="json")
 
 
 def _again(spec: str, column: str, errors: str, options: dict[str, Any]) -> Predictor:

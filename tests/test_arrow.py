@@ -152,3 +152,19 @@ def test_in_spark(texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPa
         session.stop()
     for text, wanted in zip(texts, expected(texts), strict=True):
         assert rows[text] == wanted
+
+
+def test_outputs_are_a_dataset_whether_joined_or_left_in_parts(tmp_path: Path) -> None:
+    from abw.core.data.feed import Section
+    from abw.core.store.shard_files import Part, join, leave, writing_part
+
+    output = tmp_path / "out.jsonl"
+    for number, some in enumerate(([0, 1], [2, 3, 4]), 1):
+        with writing_part(Part(output, number, 2), {}, Section(0, 0, 1, 0, 0)) as draft:
+            lines = (f'{{"id":{i},"outputs":{{"y":[{i}.5,1.0]}}}}\n' for i in some)
+            draft.path.write_text("".join(lines))
+    wanted = [{"id": i, "outputs": {"y": [i + 0.5, 1.0]}} for i in range(5)]
+    leave(output)
+    assert abw.arrow.outputs(output).to_table().to_pylist() == wanted
+    join(output)
+    assert abw.arrow.outputs(output).to_table().to_pylist() == wanted

@@ -17,6 +17,7 @@ class Parts:
     """What becomes of the parts."""
 
     keep: bool = flag("Keep the folder of parts, OUTPUT.parts.")
+    leave_parts: bool = flag("Only list the parts in a manifest, for abw.open_outputs to read as one.")
 
 
 def join(
@@ -32,9 +33,12 @@ def join(
     """
     from abw.core.store import shard_files
 
-    report = shard_files.join(path)
-    if not parts.keep:
-        shard_files.discard(path)
+    if parts.leave_parts:
+        report = shard_files.leave(path)
+    else:
+        report = shard_files.join(path)
+        if not parts.keep:
+            shard_files.discard(path)
     skipped = f", {amount(report['skipped'])} left out" if report["skipped"] else ""
     counts = f"{counted(report['instances'], 'instance')}{skipped} of {counted(report['parts'], 'part')}"
     output.give(report, lambda _: say(f"{path}: {counts}"))

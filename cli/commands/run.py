@@ -184,7 +184,8 @@ class Spread:
     )
     workers: int | None = option("Number of shards to run at once.", "N", least=1, shown="all processors")
     address: str | None = options.ADDRESS
-    shard_size: str | None = option("Bytes of data in a shard.", "SIZE", shown="4M")
+    shard_size: str | None = option("Bytes of data in a shard.", "SIZE", shown="4M, more of more than 64 GB")
+    leave_parts: bool = flag("Leave the parts of --engine as `abw join --leave-parts` does.")
     resume: bool = flag("Reuse the parts of an earlier run with --engine.")
 
 
@@ -271,7 +272,7 @@ def _refuse_contradictions(
     if spread.engine and spread.shard:
         raise typer.BadParameter("--engine makes shards of its own", param_hint="--shard")
     for name, _ in chosen(spread):
-        if name in ("--workers", "--resume", "--shard-size") and not spread.engine:
+        if name in ("--workers", "--resume", "--shard-size", "--leave-parts") and not spread.engine:
             raise typer.BadParameter("it goes with --engine", param_hint=name)
     for name, _ in chosen(execution, kept):
         if name in NOT_SCALED and spread.engine:
@@ -365,7 +366,8 @@ def _scaled(
     from abw.core.scale.on_ray import OnRay
 
     require_ray()
-    scale = Scale(max(1, parse_bytes(spread.shard_size or "4M")), spread.resume)
+    size = max(1, parse_bytes(spread.shard_size)) if spread.shard_size else None
+    scale = Scale(size, spread.resume, spread.leave_parts)
     on_ray = OnRay(Cluster(spread.address or "", spread.workers, chosen.threads or 1))
     with output.progress() as shown:
         report = run_scaled(spec, changes, chosen, scale, on_ray, shown)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ from abw.core.run.options import RunOptions
 from abw.core.run.workload import Workload, open_model, open_sample
 from abw.core.scale.worker import Bundle, Parcel, parcel, stamp_of
 from abw.core.spec.load import Overrides
-from abw.core.store.shard_files import Part, discard, folder_of, is_done, join, refuse_others
+from abw.core.store.shard_files import Part, discard, folder_of, is_done, join, leave, refuse_others
 
-# Bytes of data in a shard, by default.
+# Bytes of data in a shard, by default; more where there would be more shards than this, each of which costs
+# the driver a millisecond.
 SHARD_BYTES = 4 << 20
+SHARDS = 1 << 14
 
 # Of what `--json` prints.
 SCHEMA_VERSION = 1
@@ -38,17 +41,27 @@ ENOUGH = 3
 
 Task = tuple[Part, Section]
 Done = Callable[[Task, Mapping[str, Any]], None]
-# Runs tasks by the worker's `run_shard` in other processes, in any order, and tells of each what came of it:
-# `lost` in place of what it counted where every process that tried it ended. Errors: AbwError.
-Engine = Callable[[Parcel, list[Task], Done, Progress], None]
+# Runs tasks, so many of them at most, by the worker's `run_shard` in other processes, in any order, and tells
+# of each what came of it: `lost` in place of what it counted where every process that tried it ended. Tasks
+# are made as they are taken. Errors: AbwError.
+Engine = Callable[[Parcel, Iterator[Task], int, Done, Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How a run is distributed: bytes of data in a shard, and whether existing parts are reused."""
+    """How a run is distributed.
 
-    shard_bytes: int = SHARD_BYTES
+    `shard_bytes`: of data in a shard; None for a size that suits the data. `resume`: existing parts are
+    reused; `leave_parts`: they are not joined.
+    """
+
+    shard_bytes: int | None = None
     resume: bool = False
+    leave_parts: bool = False
+
+    def shards(self, size: int) -> int:
+        """The number of shards of data with `size` bytes."""
+        return max(1, math.ceil(size / (self.shard_bytes or max(SHARD_BYTES, size // SHARDS))))
 
 
 def run_scaled(
@@ -70,31 +83,41 @@ def run_scaled(
     stamp = stamp_of(model.data.path)
     index = cut.index
     run_key = cut.run_key(index)
-    count = max(1, math.ceil(model.data.path.stat().st_size / scale.shard_bytes))
+    count = scale.shards(index.size)
     refuse_others(output, run_key, count)
-    sections = index.sections(count, cut.batch, cut.limit)
-    tasks = [(Part(output, n, count), section) for n, section in enumerate(sections, 1)]
-    left = [task for task in tasks if not (scale.resume and is_done(task[0], run_key))]
-    tally = _Tally(len(tasks), len(tasks) - len(left), output, progress)
-    if left:
-        policy = _policy(model, options, progress)
-        placed = _placed(model)
-        sent = replace(options, threads=options.threads or 1)
-        bundle = Bundle(placed, sent, policy, run_key, stamp, home().absolute())
-        with tally.told_when_interrupted():
-            engine(parcel(bundle), left, tally.add, progress)
-        tally.require_all()
-    progress.phase("join the parts")
-    joined = join(output, run_key)
-    discard(output)
+    tally = _Tally(count, output, progress)
+
+    def tasks() -> Iterator[Task]:
+        """Cut the data while tasks run."""
+        for number, section in enumerate(index.sections(count, cut.batch, cut.limit), 1):
+            part = Part(output, number, count)
+            if scale.resume and is_done(part, run_key):
+                tally.resume()
+            else:
+                yield part, section
+
+    left = tasks()
+    with tally.told_when_interrupted():
+        if first := next(left, None):
+            policy = _policy(model, options, progress)
+            sent = replace(options, threads=options.threads or 1)
+            bundle = Bundle(_placed(model), sent, policy, run_key, stamp, home().absolute())
+            engine(parcel(bundle), chain([first], left), count - tally.done, tally.add, progress)
+            tally.require_all()
+    if scale.leave_parts:
+        joined = leave(output, run_key)
+    else:
+        progress.phase("join the parts")
+        joined = join(output, run_key)
+        discard(output)
     seconds = time.perf_counter() - begun
     return {
         "schema_version": SCHEMA_VERSION,
         "model": model.name,
         "data": str(model.data.path),
         "output": str(cut.output),
-        "shards": len(tasks),
-        "resumed": len(tasks) - len(left),
+        "shards": count,
+        "resumed": tally.resumed,
         "instances": joined["instances"],
         "skipped": joined["skipped"],
         "seconds": seconds,
@@ -131,13 +154,19 @@ def _placed(model: Model) -> Model:
 class _Tally:
     """Counts the shards that have ended."""
 
-    def __init__(self, shards: int, resumed: int, output: Path, progress: Progress) -> None:
-        self.shards, self.done, self.output, self.progress = shards, resumed, output, progress
-        self.instances, self.cpu = 0, 0.0
+    def __init__(self, shards: int, output: Path, progress: Progress) -> None:
+        self.shards, self.output, self.progress = shards, output, progress
+        self.done = self.resumed = self.instances = 0
+        self.cpu = 0.0
         self.lost: list[Task] = []
         self.failed: list[tuple[Task, AbwError]] = []
         self.succeeded = False
         self.begun = time.perf_counter()
+
+    def resume(self) -> None:
+        """Count a shard of an earlier run."""
+        self.done += 1
+        self.resumed += 1
 
     def add(self, task: Task, found: Mapping[str, Any]) -> None:
         """Count a shard. Errors: AbwError if it is useless to continue."""

@@ -12,13 +12,18 @@ import re
 import shutil
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import IO, Any
 
 import numpy as np
+import xxhash
 
+from abw.core.base.cores import usable_cores
 from abw.core.base.errors import AbwError
 from abw.core.base.files import DRAFT, file_hash, read_json, replacing, write_json, writing
 from abw.core.data.feed import Section
@@ -28,6 +33,11 @@ from abw.core.store.outputs import ARRAYS, LINES, writes_lines
 
 # Of the notes.
 SCHEMA_VERSION = 3
+
+# The list of parts that are read as one, in their folder.
+MANIFEST = "manifest.json"
+# Bytes copied at once.
+PIECE = 4 << 20
 
 # What an output depends on, as JSON: parts of which it is the same belong together.
 RunKey = Mapping[str, Any]
@@ -146,8 +156,64 @@ def join(output: Path, run_key: RunKey | None = None) -> dict[str, Any]:
     """Put the parts of an output together, in their order, byte for byte what one run of all writes.
 
     Returns how many `parts`, `instances` and `skipped` there are. Errors: AbwError that names the parts which
-    are missing, damaged, or of another run (than `run_key`, or the first part).
+    are missing, damaged, or of another run (than `run_key`, or the first part). Cost: parts of lines are read
+    once, hashed and written where they belong by all cores.
     """
+    parts, notes = _complete(output, run_key)
+    if writes_lines(output):
+        with writing(output), replacing(output, wait=False) as target:
+            _require_whole(parts, _placed(target, parts, notes))
+    else:
+        _require_whole(parts, [_damage(part, note) for part, note in zip(parts, notes, strict=True)])
+        _concatenate(output, parts)
+    return _report(output, notes)
+
+
+def leave(output: Path, run_key: RunKey | None = None) -> dict[str, Any]:
+    """Leave the parts of an output where they are, and write a manifest by which they are read as one.
+
+    Returns and raises what `join` does; that a part has the bytes that were written is not looked at, only
+    how many. Cost: reads the notes.
+    """
+    parts, notes = _complete(output, run_key)
+    sized = [_wrong_size(part, note) for part, note in zip(parts, notes, strict=True)]
+    _require_whole(parts, sized)
+    names = ("instances", "skipped", "bytes", "xxh64")
+    listed = [
+        {"file": part.path.name, **{name: note[name] for name in names}}
+        for part, note in zip(parts, notes, strict=True)
+    ]
+    document = {"schema_version": SCHEMA_VERSION, "output": output.name, "parts": listed}
+    write_json(folder_of(output) / MANIFEST, document)
+    return _report(output, notes)
+
+
+def listed_parts(output: Path) -> list[Path]:
+    """The files that hold an output, in their order: itself, or the parts that `leave` has listed.
+
+    Errors: AbwError where there is neither, or a part is not there as it is listed.
+    """
+    manifest = folder_of(output) / MANIFEST
+    if output.is_file():
+        return [output]
+    if not manifest.is_file():
+        hint = f"abw join {output}, with --leave-parts to leave them" if folder_of(output).is_dir() else ""
+        raise AbwError(f"there is no {output}, and no {manifest}", hint=hint)
+    files = []
+    try:
+        for about in read_json(manifest, "manifest")["parts"]:
+            files.append(manifest.with_name(about["file"]))
+            size = files[-1].stat().st_size if files[-1].is_file() else -1
+            if size != about["bytes"]:
+                message = f"{files[-1]} is not there as {manifest} lists it"
+                raise AbwError(message, hint="write the part again, and abw join --leave-parts")
+    except (KeyError, TypeError) as error:
+        raise AbwError(f"{manifest} is damaged: {error}", hint="abw join --leave-parts") from None
+    return files
+
+
+def _complete(output: Path, run_key: RunKey | None) -> tuple[list[Part], list[dict[str, Any]]]:
+    """All parts of an output, with their notes. Errors: AbwError."""
     there = found(output)
     if not there:
         hint = f"abw run SPEC --shard 1/N --output {output}"
@@ -156,19 +222,27 @@ def join(output: Path, run_key: RunKey | None = None) -> dict[str, Any]:
     if others := [part for part in there if part.parts != there[0].parts]:
         message = f"{folder_of(output)} holds {there[0]} and {others[0]}: two runs"
         raise AbwError(message, hint="remove the files of the one you do not want")
-    if missing := [part for part in parts if part not in there]:
+    if missing := sorted(set(parts) - set(there), key=lambda part: part.number):
         hint = f"abw run SPEC --shard {missing[0].number}/{len(parts)} --output {output}"
         raise AbwError(f"{_named(missing)} missing from {folder_of(output)}", hint=hint)
     notes = [_read(part) for part in parts]
     for part, note in zip(parts, notes, strict=True):
         _require_same(part, note["whose"], run_key or notes[0]["whose"])
-    if damaged := [part for part, note in zip(parts, notes, strict=True) if _damage(part, note)]:
+    return parts, notes
+
+
+def _require_whole(parts: Sequence[Part], wrong: Sequence[str]) -> None:
+    """Raise AbwError that names damaged parts; `wrong`: what is wrong with each."""
+    damaged = [part for part, why in zip(parts, wrong, strict=True) if why]
+    if damaged:
+        output = damaged[0].output
         hint = f"write it again: abw run SPEC --shard {damaged[0].number}/{len(parts)} --output {output}"
-        why = _damage(damaged[0], notes[damaged[0].number - 1])
-        raise AbwError(f"{_named(damaged)} damaged: {why}", hint=hint)
-    _concatenate(output, parts)
+        raise AbwError(f"{_named(damaged)} damaged: {wrong[damaged[0].number - 1]}", hint=hint)
+
+
+def _report(output: Path, notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     sums = {name: sum(note[name] for note in notes) for name in ("instances", "skipped")}
-    return {"output": str(output), "parts": len(parts), **sums}
+    return {"output": str(output), "parts": len(notes), **sums}
 
 
 def discard(output: Path) -> None:
@@ -196,13 +270,20 @@ def _read(part: Part) -> dict[str, Any]:
 
 def _damage(part: Part, note: Mapping[str, Any]) -> str:
     """Say what is wrong with a part; '' for one that is as its note says."""
+    if wrong := _wrong_size(part, note):
+        return wrong
+    return "" if file_hash(part.path) == note["xxh64"] else _OTHER.format(part.path)
+
+
+_OTHER = "{} holds other bytes than were written"
+
+
+def _wrong_size(part: Part, note: Mapping[str, Any]) -> str:
+    """Say what is wrong with a part's size; '' if nothing is."""
     if not part.path.is_file():
         return f"{part.path} is not there"
     size = part.path.stat().st_size
-    if size != note["bytes"]:
-        return f"{part.path} has {size} bytes, and {note['bytes']} were written"
-    same = file_hash(part.path) == note["xxh64"]
-    return "" if same else f"{part.path} holds other bytes than were written"
+    return "" if size == note["bytes"] else f"{part.path} has {size} bytes, and {note['bytes']} were written"
 
 
 def _require_same(part: Part, run_key: RunKey, wanted: RunKey) -> None:
@@ -221,14 +302,36 @@ def _short(value: object) -> str:
     return text[:8] if re.fullmatch("[0-9a-f]{16}|[0-9a-f]{64}", text) else text[:40]
 
 
+def _placed(target: IO[bytes], parts: Sequence[Part], notes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Write parts to where they belong in a file, side by side; returns what is wrong with each, or ''."""
+    begins = [0, *accumulate(note["bytes"] for note in notes)]
+    one_at_a_time = Lock()
+
+    def write(piece: bytes, at: int) -> None:
+        if hasattr(os, "pwrite"):
+            os.pwrite(target.fileno(), piece, at)
+            return
+        with one_at_a_time:
+            target.seek(at)
+            target.write(piece)
+
+    def place(part: Part, note: Mapping[str, Any], at: int) -> str:
+        if wrong := _wrong_size(part, note):
+            return wrong
+        hashed = xxhash.xxh64()
+        with part.path.open("rb", buffering=0) as source:
+            while piece := source.read(PIECE):
+                hashed.update(piece)
+                write(piece, at)
+                at += len(piece)
+        return "" if hashed.hexdigest() == note["xxh64"] else _OTHER.format(part.path)
+
+    with ThreadPoolExecutor(min(usable_cores(), len(parts))) as pool:
+        return list(pool.map(place, parts, notes, begins[:-1]))
+
+
 def _concatenate(output: Path, parts: Sequence[Part]) -> None:
-    """Write an output of its parts, whole or not at all. Errors: AbwError."""
-    if writes_lines(output):
-        with writing(output), replacing(output, wait=False) as target:
-            for part in parts:
-                with part.path.open("rb") as source:
-                    shutil.copyfileobj(source, target, 1 << 20)
-        return
+    """Write an output of parts that are arrays, whole or not at all. Errors: AbwError."""
     with ArrayFile(output, ARRAYS[output.suffix]) as target_arrays:
         for part in parts:
             for name, stored in read_tensors(part.path).tensors.items():

@@ -28,7 +28,7 @@ Longs = NDArray[np.int64]
 
 # Bytes from one place of an index to the next, at least; and the most places.
 SPACING = 1 << 24
-PLACES = 1 << 14
+PLACES = 1 << 16
 # Bytes of a file from which on its index is kept: a smaller one is indexed in less than a second.
 KEPT = 1 << 28
 # Bytes read at once to hash them.

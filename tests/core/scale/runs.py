@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ from abw.core.spec.shipped import find_spec
 OPTIONS = RunOptions(policy="critical", threads=1, keep=False)
 
 
-def inline(sent: Parcel, tasks: list[Any], done: Done, progress: object) -> None:
+def inline(sent: Parcel, tasks: Iterator[Any], count: int, done: Done, progress: object) -> None:
     """An engine that runs tasks here, the last one first."""
-    for task in reversed(tasks):
+    for task in reversed(list(tasks)):
         done(task, run_shard(sent, *task))
 
 
@@ -43,8 +44,10 @@ class Spread:
         run(self.spec, self.overrides(), self._options(self.whole))
         return self.whole.read_bytes()
 
-    def __call__(self, engine: Engine = inline, *, resume: bool = False, shard: int = 500) -> dict[str, Any]:
-        scale = Scale(shard, resume)
+    def __call__(
+        self, engine: Engine = inline, *, resume: bool = False, shard: int = 500, leave_parts: bool = False
+    ) -> dict[str, Any]:
+        scale = Scale(shard, resume, leave_parts)
         return run_scaled(self.spec, self.overrides(), self._options(self.output), scale, engine, Quiet())
 
     def _options(self, output: Path) -> RunOptions:

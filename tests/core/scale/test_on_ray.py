@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,12 @@ Then = Callable[[Mapping[str, Any]], None]
 def engine(nodes: Nodes, then: Then = lambda _: None) -> Engine:
     """The engine on this cluster; `then` hears of each shard before it is counted."""
 
-    def run(sent: Parcel, tasks: list[Task], done: Done, progress: Any) -> None:  # noqa: ANN401
+    def run(sent: Parcel, tasks: Iterator[Any], count: int, done: Done, progress: Any) -> None:  # noqa: ANN401
         def told(task: Task, found: Mapping[str, Any]) -> None:
             then(found)
             done(task, found)
 
-        OnRay(Cluster(nodes.address))(sent, tasks, told, progress)
+        OnRay(Cluster(nodes.address))(sent, tasks, count, told, progress)
 
     return run
 
@@ -124,14 +124,14 @@ def test_that_no_processor_is_free_is_said(spread: Spread, nodes: Nodes) -> None
     assert connection.PATIENCE < 10
     told = Told()
 
-    def interrupted(sent: Parcel, tasks: list[Task], done: Done, progress: object) -> None:
+    def interrupted(sent: Parcel, tasks: Iterator[Any], count: int, done: Done, progress: object) -> None:
         def stop(signal: int, frame: object) -> None:
             raise KeyboardInterrupt
 
         before = signal.signal(signal.SIGALRM, stop)
         signal.setitimer(signal.ITIMER_REAL, 4)
         try:  # a shard takes more processors than there are
-            OnRay(Cluster(nodes.address, threads=64))(sent, tasks, done, told)
+            OnRay(Cluster(nodes.address, threads=64))(sent, tasks, count, done, told)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
@@ -161,4 +161,26 @@ def test_a_driver_that_is_ended_is_gone_on_from(end: signal.Signals, spread: Spr
     done = subprocess.run([*command, "--resume", "--json"], cwd=root, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["resumed"] >= 3
+    assert spread.output.read_bytes() == spread.expected()
+
+
+def test_a_shard_whose_process_hangs_is_run_once_more(spread: Spread, tmp_path: Path) -> None:
+    cluster = Cluster("", workers=2)
+
+    def run(sent: Parcel, tasks: Iterator[Any], count: int, done: Done, progress: Any) -> None:  # noqa: ANN401
+        hung: list[int] = []
+
+        def told(task: Task, found: Mapping[str, Any]) -> None:
+            done(task, found)
+            drafts = list(spread.output.with_name("out.jsonl.parts").glob(".draft*"))
+            if drafts and not hung:
+                hung.append(int(drafts[0].name.split("-part")[0].rpartition("-")[2]))
+                os.kill(hung[0], signal.SIGSTOP)
+
+        OnRay(cluster)(sent, tasks, count, told, progress)
+        assert hung
+
+    spread.data.write_bytes(spread.data.read_bytes() * 40)
+    report = spread(run, shard=20_000)
+    assert report["instances"] == 48 * 40
     assert spread.output.read_bytes() == spread.expected()

@@ -12,7 +12,17 @@ import pytest
 
 from abw.core.base.errors import AbwError
 from abw.core.data.feed import Section
-from abw.core.store.shard_files import Part, discard, folder_of, is_done, join, refuse_others, writing_part
+from abw.core.store.reading import StoredArrays, StoredLines, open_outputs
+from abw.core.store.shard_files import (
+    Part,
+    discard,
+    folder_of,
+    is_done,
+    join,
+    leave,
+    refuse_others,
+    writing_part,
+)
 
 WHOSE = {"data": "a" * 64, "abw": "1", "dims": {"hidden": 8}}
 SECTION = Section(0, 10, 1, 0, 2)
@@ -153,3 +163,62 @@ def test_arrays_are_joined(tmp_path: Path) -> None:
     with np.load(output) as found:
         assert found["x.offsets"].tolist() == [0, 2, 3, 3, 6]
         assert found["x"].tolist() == [10, 11, 12, 30, 31, 32]
+
+
+def test_parts_that_are_left_are_read_as_one(tmp_path: Path) -> None:
+    output = tmp_path / "out.jsonl"
+    lines = [b'{"id":%d}\n' % i for i in range(7)]
+    for number, some in ((2, lines[3:3]), (1, lines[:3]), (3, lines[3:])):
+        write(output, number, 3, b"".join(some))
+    with pytest.raises(AbwError, match=r"there is no .*out\.jsonl, and no .*manifest") as told:
+        open_outputs(output)
+    assert "--leave-parts" in told.value.hint
+    assert leave(output, WHOSE) == {"output": str(output), "parts": 3, "instances": 6, "skipped": 6}
+    assert not output.exists()
+    left = open_outputs(output)
+    assert isinstance(left, StoredLines) and list(left) == [{"id": i} for i in range(7)] == list(left)
+    assert len(left.files) == 3
+    cut(Part(output, 1, 3))
+    with pytest.raises(AbwError, match=r"part-00001-of-00003\.jsonl is not there as"):
+        open_outputs(output)
+    write(output, 1, 3, b"".join(lines[:3]))
+    join(output, WHOSE)
+    joined = open_outputs(output)
+    assert list(joined) == list(left) and joined.files == (output,)
+    output.write_bytes(b"{\n")
+    with pytest.raises(AbwError, match=r"out\.jsonl:1: not JSON"):
+        list(open_outputs(output))
+
+
+def test_arrays_that_are_left_are_read_as_one(tmp_path: Path) -> None:
+    output = tmp_path / "out.safetensors"
+    values, counts = np.arange(20.0).reshape(10, 2), np.array([2, 0, 3, 1, 4])
+    for number, (first, last) in enumerate(((0, 2), (2, 2), (2, 5)), 1):
+        ends = np.cumsum([0, *counts])
+        begin, end = ends[first], ends[last]
+        with writing_part(Part(output, number, 3), WHOSE, SECTION) as draft, draft.path.open("wb") as file:
+            own = np.cumsum([0, *counts[first:last]])
+            np.savez(file, **{"y": values[begin:end], "y.offsets": own})  # type: ignore[arg-type]
+    leave(output)
+    left = open_outputs(output)
+    assert isinstance(left, StoredArrays) and sorted(left) == ["y", "y.offsets"] and len(left) == 2
+    np.testing.assert_array_equal(left["y"], values)
+    np.testing.assert_array_equal(left["y.offsets"], np.cumsum([0, *counts]))
+    join(output)
+    joined = open_outputs(output)
+    assert isinstance(joined, StoredArrays)
+    for name in left:
+        np.testing.assert_array_equal(joined[name], left[name])
+
+
+def test_large_parts_are_placed_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("abw.core.store.shard_files.PIECE", 7)
+    output = tmp_path / "out.jsonl"
+    texts = [b"%d\n" % number * (number * 37 % 23) for number in range(1, 30)]
+    for number, text in enumerate(texts, 1):
+        write(output, number, len(texts), text)
+    join(output)
+    assert output.read_bytes() == b"".join(texts)
+    monkeypatch.delattr("os.pwrite")  # as on Windows
+    join(output)
+    assert output.read_bytes() == b"".join(texts)
