@@ -73,6 +73,7 @@ class Batched:
     ) -> None:
         if batch < 1:
             raise AbwError(f"batch cannot be {batch}", hint="1 or more")
+        refuse_unsupported(model)
         if not callable(getattr(model, method, None)):
             raise AbwError(f"the model has no method '{method}'")
         self.model = model
@@ -193,15 +194,14 @@ class Batched:
         for i, task in enumerate(tasks):
             if isinstance(task.ended, Failed):
                 error = task.ended.error
+                with torch.no_grad():
+                    try:
+                        getattr(self.model, self._method)(*items[i])
+                    except Exception as own:
+                        own.add_note(f"in instance {first + i}")
+                        raise own from None
                 if isinstance(error, AbwError):
                     raise error
-                if not isinstance(error, CannotTrace):
-                    with torch.no_grad():
-                        try:
-                            getattr(self.model, self._method)(*items[i])
-                        except type(error):  # the model's own
-                            error.add_note(f"in instance {first + i}")
-                            raise error from None
                 raise AbwError(
                     f"{line_of(error)}: {said(error)}",
                     hint="PyTorch runs this, abw.torch.batch does not: see docs/torch.md for what it takes",
@@ -256,7 +256,7 @@ def settled(x: Any) -> Any:
     if isinstance(x, Concat):
         return x.value()
     if isinstance(x, Maximum):
-        return (x.values, x.indices)
+        return torch.return_types.max([x.values, x.indices])
     if type(x) in (list, tuple):
         return x if PLAIN.issuperset(map(type, x)) else type(x)([settled(y) for y in x])
     if type(x) is dict:
@@ -357,6 +357,8 @@ def _mapped(x: Any, change: Any) -> Any:
     """A named tuple, or a dataclass, with its fields changed; anything else as it is."""
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return type(x)(*map(change, x))
+    if isinstance(x, torch.return_types.max):
+        return type(x)(list(map(change, x)))
     if is_dataclass(x) and not isinstance(x, type):
         found = copy.copy(x)
         for f in fields(x):

@@ -161,6 +161,9 @@ class Kinds:
     def _tensor_key(self, x: torch.Tensor, path: Any, flat: list[Any]) -> Any:
         if isinstance(x, torch.nn.Parameter) or id(x) in self.cells.names:
             return ("param", id(x))
+        base = x._base
+        if base is not None and id(base) in self.cells.names:
+            return ("part", id(base), x.storage_offset(), tuple(x.shape), x.stride())
         if x.requires_grad:
             raise CannotTrace(
                 "a tensor of the instance requires gradients: abw.torch gives those of parameters"
@@ -238,6 +241,11 @@ class Kinds:
     def _tensor_symbol(self, x: torch.Tensor, path: Any) -> Any:
         if isinstance(x, torch.nn.Parameter) or id(x) in self.cells.names:
             return self._trace.param(x)
+        if x._base is not None and id(x._base) in self.cells.names:
+            part = self._trace.part(x)
+            if part is None:
+                raise CannotTrace("a part of a parameter that is not a run of rows")
+            return part
         if x.dtype in (torch.float32, torch.bool):
             if sum(s != 1 for s in x.shape) > 1 and path not in self.fixed:
                 at = _wide(x.shape)
@@ -321,6 +329,7 @@ def guard(kinds: Kinds, x: Any, path: Any, e: str, note: Any, looks: bool) -> An
         and x.dtype is torch.float32
         and not x.requires_grad
         and id(x) not in kinds.cells.names
+        and (x._base is None or id(x._base) not in kinds.cells.names)
     )
     if plain and sum(s != 1 for s in x.shape) <= 1:
         tests = [f"{e}.__class__ is Tensor and not {e}.requires_grad"]

@@ -10,7 +10,7 @@ import torch
 from abw.core.program.recording.values import Value
 from abw.torch.recording.cells import DIRECT, Cells
 from abw.torch.recording.regions import Region
-from abw.torch.recording.standins import Concat, Ints, Stack
+from abw.torch.recording.standins import Concat, Ints, Maximum, Stack, StandIn
 from abw.torch.tracing.operations import elementwise
 from abw.torch.tracing.trace import DECIDING, MEANINGS, means
 
@@ -91,7 +91,7 @@ def _dropped(shape: Any, d: int) -> tuple[int, ...]:
 
 
 def _max(cells: Cells, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    return x.max(dim, keepdim) if isinstance(x, Value) and type(dim) is int else NotImplemented  # type: ignore[attr-defined]
+    return Maximum(x, dim, keepdim) if isinstance(x, Value | StandIn) and type(dim) is int else NotImplemented
 
 
 def _argmax(cells: Cells, x: Any, dim: int | None = None, keepdim: bool = False) -> Any:

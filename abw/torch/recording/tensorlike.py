@@ -44,8 +44,8 @@ def make_tensor_like(cells: Any, made: Any, shape: tuple[int, ...], kind: int, d
         "size": sizes, "dim": lambda self: len(size), "ndimension": lambda self: len(size),
         "numel": lambda self: math.prod(size), "nelement": lambda self: math.prod(size),
         "__len__": lambda self: _length(size), "__hash__": object.__hash__, "__getattr__": attribute,
-        "__torch_function__": classmethod(function), "data": property(cells.detached),
-        "detach": cells.detached,        "T": property(lambda self: cells.op("t", self)),
+        "__torch_function__": classmethod(function), "data": property(lambda self: cells.detached(self)),
+        "detach": lambda self: cells.detached(self),        "T": property(lambda self: cells.op("t", self)),
         "__iter__": lambda self: iter([self[i] for i in range(_length(size))]),
         "item": lambda self: float(real(self)), "tolist": lambda self: real(self).tolist(),
         "numpy": lambda self, **_: real(self).numpy(), "__float__": lambda self: float(real(self)),
@@ -74,6 +74,10 @@ def _no_index(self: Any) -> int:
 
 
 def _no_writing(self: Any, key: object, value: object) -> None:
+    if self.shape and self.shape[0] == 1 and type(key) is int and key in (0, -1):
+        row = self.cells.as_value(value, self.shape[1:])
+        self.cells.write(self, self.cells.as_class(row, type(self)))
+        return
     raise CannotTrace("a part of a tensor is written in place: collect rows in a list and stack them")
 
 

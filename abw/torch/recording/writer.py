@@ -42,18 +42,6 @@ class Written:
     fast: Callable[[Function], Function] | None
 
 
-class Pair(tuple):  # type: ignore[type-arg]
-    """The values of `torch.max(rows, dim)`; the indices are not known."""
-
-    def __new__(cls, values: Any) -> Pair:
-        return super().__new__(cls, (values, None))
-
-    @property
-    def values(self) -> Any:
-        """The largest elements."""
-        return self[0]
-
-
 def write(region: Any, trace: Trace, args: tuple[Any, ...], symbols: list[Any], result: Any) -> Written:
     """Write what records a trace. Errors: CannotTrace."""
     return _Writer(region, trace, args, symbols).write(result)
@@ -69,7 +57,7 @@ class _Writer:
             symbols,
         )
         self.scope: dict[str, Any] = {
-            "Concat": Concat, "Ints": Ints, "Pair": Pair, "Stack": Stack, "Tensor": torch.Tensor,
+            "Concat": Concat, "Ints": Ints, "Stack": Stack, "Tensor": torch.Tensor,
             "as_class": self.cells.as_class, "cells": self.cells, "given": self.cells.given, "mask": mask,
             "viewed": self.cells.viewed, "write": self.cells.write, "MismatchError": MismatchError,
         }  # fmt: skip
@@ -133,7 +121,7 @@ class _Writer:
             self.outputs.append(Traced(self.trace, x.element.v, (K, *x.element.shape_)))
             return ("value", len(self.outputs) - 1)
         if isinstance(x, MaxPair):
-            return ("pair", self._template(x[0]))
+            raise CannotTrace("what torch.max gives is used later: take its values")
         if isinstance(x, tuple | list):
             return ("tuple", type(x), [self._template(y) for y in x])
         if isinstance(x, dict):
@@ -259,8 +247,6 @@ class _Writer:
                 return f"[{inner}]" if t[1] is list else f"({inner}{',' if inner else ''})"
             case "dict":
                 return "{" + ", ".join(f"{k!r}: {self._back(v)}" for k, v in t[1].items()) + "}"
-            case "pair":
-                return f"Pair({self._back(t[1])})"
             case "joined":
                 parts = ", ".join(self._part(n) for n in t[1])
                 at = max(range(len(t[2])), key=lambda i: t[2][i])

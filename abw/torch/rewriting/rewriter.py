@@ -172,7 +172,7 @@ class Rewriter:
         if self.modes and self.cells.learns():
             raise AbwError(
                 f"{next(iter(self.modes))}: gradients are switched off or on inside of the model",
-                hint="use x.detach() there, or call the model in torch.no_grad()",
+                hint="compute that outside of the model, or call the model in torch.no_grad()",
             )
 
 

@@ -20,6 +20,9 @@ from abw.torch.tracing.trace import (
     traced,
 )
 
+# What stands for minus infinity in `masked_fill`: cells have finite numbers.
+LEAST = -3e38
+
 
 def broadcast(a: Any, b: Any) -> tuple[Any, ...]:
     """The logical shape that two broadcast to. Errors: CannotTrace."""
@@ -98,7 +101,8 @@ def _unary(op: str) -> Any:
 UNARY = {
     "abs": "abs absolute __abs__", "exp": "exp", "log": "log", "neg": "neg negative __neg__", "relu": "relu",
     "rsqrt": "rsqrt", "sigmoid": "sigmoid", "silu": "silu", "sqrt": "sqrt", "square": "square",
-    "tanh": "tanh",
+    "tanh": "tanh", "erf": "erf special_erf", "sin": "sin", "cos": "cos", "floor": "floor", "ceil": "ceil",
+    "round": "round", "sign": "sign",
 }  # fmt: skip
 for _name, _names in UNARY.items():
     means(*_names.split())(_unary(_name))
@@ -181,7 +185,12 @@ def _pow(x, y):
             for _ in range(int(y) - 1):
                 made = elementwise("mul", made, x)
             return made
-    raise CannotTrace("a power that is neither 0.5, -0.5 nor a whole number from 1 to 8")
+    return elementwise("pow", x, y)
+
+
+@means("__rpow__")
+def _rpow(x, y):
+    return elementwise("pow", y, x)
 
 
 @means("where")
@@ -191,7 +200,31 @@ def _where(condition, x, y):
 
 @means("masked_fill")
 def _masked_fill(x, mask, value):
-    return elementwise("where", mask, float(value), x)
+    return elementwise("where", mask, max(float(value), LEAST), x)
+
+
+@means("glu")
+def _glu(x, dim=-1):
+    d = dim % len(x.shape_)
+    whole = x.shape_[d]
+    if whole is K or whole % 2:
+        raise CannotTrace("glu of an odd number of elements")
+    halves = [MEANINGS["narrow"](x, d, at, whole // 2) for at in (0, whole // 2)]
+    return elementwise("mul", halves[0], elementwise("sigmoid", halves[1]))
+
+
+def _loss(of: str) -> Any:
+    def loss(x, y, size_average=None, reduce=None, reduction="mean", weight=None):
+        if reduction not in ("mean", "sum", "none") or weight is not None:
+            raise CannotTrace("a loss with weights")
+        apart = elementwise(of, elementwise("sub", x, y))
+        return apart if reduction == "none" else MEANINGS[reduction](apart)
+
+    return loss
+
+
+means("mse_loss")(_loss("square"))
+means("l1_loss")(_loss("abs"))
 
 
 @means("lerp")
@@ -291,6 +324,7 @@ def _is_complex(x):
 
 
 for _dunder in [
+    "rpow",
     "add",
     "radd",
     "iadd",

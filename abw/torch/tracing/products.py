@@ -272,7 +272,7 @@ def _bilinear(x, y, weight, bias=None):
     k, n, m = weight.shape
     if core(x.shape_) != (n,) or core(y.shape_) != (m,):
         raise CannotTrace("bilinear of several rows")
-    w = trace.param(weight.view(k * n, m) if isinstance(weight, torch.Tensor) else weight)
+    w = trace.param(weight, (k * n, m))
     rows = trace.apply("reshape", trace.apply("matmul", w.v, y.v), Number(float(k)), Number(float(n)))
     made = trace.apply("matmul", rows, x.v)
     found = Traced(trace, made, (*x.shape_[:-1], k))

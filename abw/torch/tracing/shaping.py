@@ -269,6 +269,8 @@ def _getitem(x, key):
 
 
 def _alike(sizes: list[Any]) -> Any:
+    if any(s is K for s in sizes) and not all(s is K for s in sizes):
+        raise NeedsFixed("a list of unknown length beside a fixed size")
     if any(s is not sizes[0] and s != sizes[0] for s in sizes):
         raise CannotTrace("cat of tensors whose shapes differ")
     return sizes[0]

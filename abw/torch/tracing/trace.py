@@ -172,7 +172,7 @@ class Trace:
         self.builder, self.known = Builder(FIRST), known
         self.leaves: list[Leaf] = []
         self.looked_up: dict[tuple[int, int], Traced] = {}
-        self._params: dict[int, int] = {}
+        self._params: dict[Any, int] = {}
 
     def input(self, shape: Sequence[Any], what: Any, *, row: bool = False) -> Traced:
         """A tensor given to each call, or (`row`) for each row of K."""
@@ -181,14 +181,34 @@ class Trace:
         value = Built(len(self.leaves) - 1, (Size(n, str(n)),))
         return Traced(self, self.shaped(value, core(shape)), shape)
 
-    def param(self, tensor: torch.Tensor) -> Traced:
-        """A parameter, or a buffer, of the cell."""
-        if id(tensor) not in self._params:
-            self._params[id(tensor)] = len(self.leaves)
-            self.leaves.append(Leaf("param", core(tensor.shape), tensor))
-        number = self._params[id(tensor)]
-        sizes = tuple(Size(n, str(n)) for n in self.leaves[number].shape)
-        return Traced(self, Built(number, sizes), tuple(tensor.shape))
+    def param(self, tensor: torch.Tensor, shape: tuple[int, ...] | None = None) -> Traced:
+        """A parameter, or a buffer, of the cell; `shape`: what it is taken as instead of its own."""
+        found = core(tensor.shape if shape is None else shape)
+        key = id(tensor), found
+        if key not in self._params:
+            self._params[key] = len(self.leaves)
+            self.leaves.append(Leaf("param", found, tensor))
+        sizes = tuple(Size(n, str(n)) for n in found)
+        return Traced(self, Built(self._params[key], sizes), tuple(tensor.shape) if shape is None else shape)
+
+    def part(self, tensor: torch.Tensor) -> Traced | None:
+        """What a parameter's part is, as `self.V[0]`: rows of that parameter; None for any other tensor."""
+        base = tensor._base
+        if (
+            base is None
+            or id(base) not in self.known
+            or not tensor.is_contiguous()
+            or not base.is_contiguous()
+        ):
+            return None
+        width = tensor.shape[-1] if tensor.dim() else 1
+        first = tensor.storage_offset() - base.storage_offset()
+        if not tensor.numel() or first % width or base.numel() % width:
+            return None
+        whole = self.param(base, (base.numel() // width, width))
+        rows = MEANINGS["narrow"](whole, 0, first // width, tensor.numel() // width)
+        found: Traced = MEANINGS["view"](rows, tuple(tensor.shape))
+        return found
 
     def shaped(self, value: Any, shape: Sequence[int]) -> Any:
         """A value in another shape of the cell."""
@@ -410,8 +430,13 @@ def traced(trace: Trace, x: Any) -> Traced:
     if isinstance(x, Traced):
         return x
     if isinstance(x, torch.Tensor):
-        if isinstance(x, torch.nn.Parameter) or x.requires_grad or id(x) in trace.known:
+        if isinstance(x, torch.nn.Parameter) or id(x) in trace.known:
             return trace.param(x)
+        part = trace.part(x)
+        if part is not None:
+            return part
+        if x.requires_grad:
+            raise CannotTrace("a tensor that requires gradients is no parameter of the model")
         if x.dtype.is_floating_point and x.dtype != torch.float32 and x.dim():
             raise CannotTrace(f"a tensor of {x.dtype}")
         flat = x.detach().reshape(-1)

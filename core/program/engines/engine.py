@@ -154,6 +154,8 @@ class Engine:
 
     def segment(self, piece: Piece) -> Segment:
         """The next nodes as arrays. Errors: StaleError, MisreadError."""
+        if self._recorded:  # after `extend` they are counted again when they are computed again
+            self.prepare()
         return self._segment(piece, self.recorded)
 
     def _segment(self, piece: Piece, first: int) -> Segment:

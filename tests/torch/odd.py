@@ -1,0 +1,362 @@
+"""Models that do what is out of the way: each is for a list of words."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.linear, self.wide = nn.Embedding(30, 6), nn.Linear(6, 6), nn.Linear(12, 6)
+        self.score, self.factor = nn.Linear(6, 1), 0.5
+        self.matrix = nn.Parameter(torch.randn(6, 6))
+        self.register_buffer("scale", torch.linspace(0.5, 1.5, 6))
+        self.plain = torch.linspace(1, 2, 6)
+
+    def word(self, w):
+        return self.embed(torch.tensor(w))
+
+
+class Alias(Base):
+    def forward(self, words):
+        h = torch.tanh(self.linear(self.word(words[0])))
+        c = h
+        for w in words:
+            c += self.word(w)
+        return h * 2
+
+
+class ReluInPlace(Base):
+    def forward(self, words):
+        h = self.linear(self.word(words[0]))
+        functional.relu(h, inplace=True)
+        return h
+
+
+class DetachedDecision(Base):
+    def forward(self, words):
+        x = self.linear(self.word(words[0]))
+        return self.linear(x) if x.data.max(0)[1].item() > 2 else x
+
+
+class Buffers(Base):
+    def forward(self, words):
+        return self.linear(self.word(words[0]) * self.scale) * self.plain
+
+
+class MadeInside(Base):
+    def forward(self, words):
+        return self.linear(self.word(words[0]) * torch.tensor([1.0, 2, 3, 4, 5, 6]))
+
+
+class Floats(Base):
+    def forward(self, words):
+        x = self.word(words[0])
+        for i, w in enumerate(words):
+            x = torch.tanh(self.linear(x) * (w / 7.0)) + float(i)
+        return x * len(words)
+
+
+class WholeSentence(Base):
+    def forward(self, words):
+        x = torch.tanh(self.linear(self.embed(torch.tensor(words))))
+        return x.mean(0) + x[-1] + x[:1].sum(0) + self.embed(torch.arange(len(words))).max(0).values
+
+
+class SelfAttention(Base):
+    def forward(self, words):
+        x = self.embed(torch.tensor(words))
+        return self.linear(torch.softmax(x @ x.t() / 2.0, -1) @ x).sum(0)
+
+
+class RowsWritten(Base):
+    def forward(self, words):
+        out = torch.zeros(len(words), 6)
+        for i, w in enumerate(words):
+            out[i] = self.word(w)
+        return self.linear(out).sum(0)
+
+
+class Memo(Base):
+    def forward(self, words):
+        cache = {}
+        for w in words:
+            if w not in cache:
+                cache[w] = self.linear(self.word(w))
+        return sum(cache[w] for w in words)
+
+
+class Nonlocal(Base):
+    def forward(self, words):
+        total, seen = torch.zeros(6), []
+
+        def add(w):
+            nonlocal total
+            seen.append(torch.tanh(self.linear(self.word(w))))
+            total = total + seen[-1]
+
+        for w in words:
+            add(w)
+        before = torch.stack(seen).sum(0)
+        add(words[0])
+        return before + torch.stack(seen).sum(0) + total
+
+
+class Comparisons(Base):
+    def forward(self, words):
+        x = self.linear(self.word(words[0]))
+        if (x > 0).all():
+            return x
+        if (x > 0).any():
+            return -x
+        return x * 2
+
+
+class MaskAndMax(Base):
+    def forward(self, words):
+        x = self.linear(self.word(words[0]))
+        return x > 0, torch.max(x, 0), torch.cat([x, x]), self.scale, self.word(words[0])
+
+
+class NumbersOfValues(Base):
+    def forward(self, words):
+        x = torch.softmax(self.linear(self.word(words[0])), -1)
+        _, index = x.topk(2)
+        return self.linear(x) * max(x.tolist()) + x[index[0].item()]
+
+
+class Indices(Base):
+    def forward(self, words):
+        x = functional.log_softmax(self.linear(self.word(words[0])), -1)
+        return x[torch.tensor([0, 2])].sum() + x[words[-1] % 6]
+
+
+class ThreeDimensions(Base):
+    def forward(self, words):
+        x = self.embed(torch.tensor(words))
+        return (x.unsqueeze(2) * x.unsqueeze(1)).sum(0).sum(0)
+
+
+class Products(Base):
+    def forward(self, words):
+        x = self.word(words[0])
+        y = torch.addmm(self.scale.unsqueeze(0), self.embed(torch.tensor([words[0]])), self.matrix)
+        return x @ self.matrix + self.matrix @ x + self.matrix[0] + y.squeeze(0)
+
+
+class Functions(Base):
+    def forward(self, words):
+        x = self.word(words[0])
+        y = torch.sin(x) * torch.cos(x) + torch.erf(x) + x.abs() ** 1.5 + torch.sign(x)
+        return functional.glu(torch.cat([x, y]), -1).sum() + functional.mse_loss(x, torch.zeros(6))
+
+
+class Generator(Base):
+    def forward(self, words):
+        def states():
+            h = torch.zeros(6)
+            for w in words:
+                h = torch.tanh(self.linear(h) + self.word(w))
+                yield h
+
+        return torch.stack(list(states())).max(0).values
+
+
+class While(Base):
+    def forward(self, words):
+        h, n = self.linear(self.word(words[0])), 0
+        while bool(self.score(h) < 0.3) and n < 5:
+            h, n = torch.tanh(self.linear(h)) + 0.3, n + 1
+        return {"state": h, "steps": n}
+
+
+class Shapes(Base):
+    def forward(self, words):
+        a, b = self.embed(torch.tensor([words[0]])), self.word(words[-1])
+        some = [self.word(w) if w % 2 else self.embed(torch.tensor([w])).squeeze(0) for w in words]
+        return torch.stack([a.squeeze(0), b]).mean(0) + torch.stack(some).sum(0) + (a + b).view(-1)
+
+
+class Expanded(Base):
+    def forward(self, words):
+        x = self.embed(torch.tensor(words))
+        q = self.linear(x[0]).unsqueeze(0).expand(len(words), -1)
+        return torch.tanh(self.wide(torch.cat([q, x], 1))).sum(0)
+
+
+class Masked(Base):
+    def forward(self, words):
+        x = self.linear(self.word(words[0]))
+        mask = torch.tensor([True, False] * 3)
+        return torch.softmax(x.masked_fill(mask, float("-inf")), 0)
+
+
+class DrawnInside(Base):
+    def forward(self, words):
+        torch.manual_seed(words[0])
+        return self.linear(self.word(words[0])) + torch.rand(6)
+
+
+class Factor(Base):
+    def forward(self, words):
+        return self.linear(self.word(words[0])) * self.factor
+
+
+class Tried(Base):
+    def forward(self, words):
+        try:
+            return self.linear(self.word(words[3]))
+        except IndexError:
+            return self.word(words[0])
+
+
+class WrittenView(Base):
+    def forward(self, words):
+        h = self.linear(self.word(words[0]))
+        v = h.view(1, -1)
+        for w in words:
+            v.add_(self.word(w))
+        return h
+
+
+class WrittenPart(Base):
+    def forward(self, words):
+        x = self.linear(self.word(words[0]))
+        x[0] = 1.0
+        return x
+
+
+class NoGradInside(Base):
+    def forward(self, words):
+        with torch.no_grad():
+            y = torch.tanh(self.linear(self.word(words[0])))
+        return self.linear(y)
+
+
+class Detached(Base):
+    def forward(self, words):
+        return self.linear(self.word(words[0]).detach())
+
+
+class Convolution(Base):
+    def forward(self, words):
+        x = self.embed(torch.tensor(words))
+        return functional.conv1d(x.t().unsqueeze(0), torch.ones(3, 6, 1)).sum()
+
+
+class Carries(Base):
+    def forward(self, words):
+        for w in words:
+            self.plain = torch.tanh(self.linear(self.plain) + self.word(w))
+        return self.plain
+
+
+class Cumsum(Base):
+    def forward(self, words):
+        x = self.word(words[0])
+        for _ in words:
+            x = torch.tanh(self.linear(torch.cumsum(x, 0)))
+        return x
+
+
+class Sorted(Base):
+    def forward(self, words):
+        return self.linear(self.word(words[0])).sort()[0]
+
+
+class OutOfRange(Base):
+    def forward(self, words):
+        return self.linear(self.embed(torch.tensor(words[0] + 50)))
+
+
+class Raises(Base):
+    def forward(self, words):
+        if len(words) > 2:
+            raise ValueError("too long")
+        return self.linear(self.word(words[0]))
+
+
+class WrongShape(Base):
+    def forward(self, words):
+        x = self.word(words[0])
+        return self.linear(torch.cat([x, x]))
+
+
+MODELS = {
+    "alias": Alias,
+    "relu_in_place": ReluInPlace,
+    "detached_decision": DetachedDecision,
+    "buffers": Buffers,
+    "made_inside": MadeInside,
+    "floats": Floats,
+    "whole_sentence": WholeSentence,
+    "self_attention": SelfAttention,
+    "rows_written": RowsWritten,
+    "memo": Memo,
+    "nonlocal_": Nonlocal,
+    "comparisons": Comparisons,
+    "mask_and_max": MaskAndMax,
+    "numbers_of_values": NumbersOfValues,
+    "indices": Indices,
+    "three_dimensions": ThreeDimensions,
+    "products": Products,
+    "functions": Functions,
+    "generator": Generator,
+    "while_": While,
+    "shapes": Shapes,
+    "expanded": Expanded,
+    "masked": Masked,
+    "drawn_inside": DrawnInside,
+    "factor": Factor,
+    "tried": Tried,
+    "written_view": WrittenView,
+    "written_part": WrittenPart,
+    "no_grad_inside": NoGradInside,
+    "detached": Detached,
+    "convolution": Convolution,
+    "carries": Carries,
+    "cumsum": Cumsum,
+    "sorted_": Sorted,
+    "out_of_range": OutOfRange,
+    "raises": Raises,
+    "wrong_shape": WrongShape,
+}
+TAKEN = [
+    "alias",
+    "relu_in_place",
+    "detached_decision",
+    "buffers",
+    "made_inside",
+    "floats",
+    "whole_sentence",
+    "self_attention",
+    "rows_written",
+    "memo",
+    "nonlocal_",
+    "comparisons",
+    "mask_and_max",
+    "numbers_of_values",
+    "indices",
+    "three_dimensions",
+    "products",
+    "functions",
+    "generator",
+    "while_",
+    "shapes",
+    "expanded",
+    "masked",
+    "drawn_inside",
+    "factor",
+    "tried",
+]
+NOT_TRAINED = ("alias", "relu_in_place", "mask_and_max", "factor")
+REFUSED = {
+    "written_view": "written in place",
+    "written_part": "written in place",
+    "no_grad_inside": "switched off or on",
+    "detached": "a detached tensor is computed with",
+    "convolution": "conv1d",
+}
