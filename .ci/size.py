@@ -31,7 +31,7 @@ BUDGETS = {
     "core/ir": (2_550, 16_300),
     "core/jit": (950, 5_900),
     "core/plan": (1_350, 11_000),
-    "core/policy": (4_960, 37_100),
+    "core/policy": (5_150, 38_900),
     "core/program": (5_500, 35_600),
     "core/run": (7_500, 61_500),
     "core/scale": (1_000, 7_500),

@@ -44,7 +44,8 @@ class Comparison(options.Passes):
         "FILE",
     )
     bound: Literal["paper", "tight"] = option(
-        "Lower bound for ratios; tight also considers pairs of instances.", default="paper"
+        "Lower bound for ratios; tight: also by pairs of instances and groups of types.",
+        default="paper",
     )
     plot: Path | None = option("Draw training and batch sizes to this file.", "FILE.svg")
 
@@ -157,7 +158,8 @@ def _print(report: dict[str, Any], plot: Path | None) -> None:
     )
     if report["tight_bound"] is not None:
         tight = _short(report["tight_bound"])
-        show(f"no schedule has fewer than {tight} batches, because pairs of instances need that many")
+        why = "pairs of instances or groups of types need that many"
+        show(f"no schedule has fewer than {tight} batches, because {why}")
     without = report["without_passes"]
     if without:
         show(
@@ -192,10 +194,12 @@ def _policies(report: dict[str, Any]) -> Any:  # noqa: ANN401
     fsm = any(p["states"] is not None or p["train_seconds"] is not None for p in report["policies"])
     table = grid(*columns, "ns a node", *(["states", "unseen", "training"] if fsm else []))
     before = {p["policy"]: p["batches"] for p in without["policies"]} if without else {}
+    proven = [p["at_least"] for p in report["policies"] if p["at_least"] is not None and not costs]
+    least = max(report["lower_bound"], tight or 0, *proven)
     for p in sorted(report["policies"], key=lambda p: p["cost" if costs else "batches"]):
         learned = p["train_seconds"] is not None
         name = f"{p['policy']} ({p['picked']})" if p["picked"] else p["policy"]
-        row = [name, _proven(p), _ratio(p["batches"] / tight if tight else p["ratio"])]
+        row = [name, _proven(p, least), _ratio(p["batches"] / tight if tight else p["ratio"])]
         row += [_ratio(p["worst_ratio"])] if several else []
         row += [f"{p['cost']:.4g}"] if costs else []
         row += [_short(before[p["policy"]])] if without else []
@@ -207,12 +211,13 @@ def _policies(report: dict[str, Any]) -> Any:  # noqa: ANN401
     return table
 
 
-def _proven(policy: dict[str, Any]) -> str:
-    """The number of batches; for a search also whether it is proven minimal, or the proven lower bound."""
-    said, least = _short(policy["batches"]), policy["at_least"]
-    if least is None or policy["cost"] is not None:
-        return said
-    return f"{said} (proven)" if least >= policy["batches"] else f"{said} (at least {-int(-least // 1)})"
+def _proven(policy: dict[str, Any], least: float) -> str:
+    """The number of batches, and whether none has fewer; of a search, how many any schedule has at least."""
+    said = _short(policy["batches"])
+    if least >= policy["batches"] > 0:
+        return f"{said} (optimal)"
+    searched = policy["at_least"] is not None and policy["cost"] is None
+    return f"{said} (at least {-int(-least // 1)})" if searched else said
 
 
 def _ratio(value: float | None) -> str:

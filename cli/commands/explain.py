@@ -104,6 +104,7 @@ def _print(report: dict[str, Any]) -> None:
     show("")
     if report["batches"] > report["lower_bound"]:
         _print_reasons(report)
+        _print_tight(report)
     else:
         show("Every batch was needed: this is the lower bound.")
     _print_alone(report)
@@ -163,6 +164,24 @@ def _print_reasons(report: dict[str, Any]) -> None:
         show(f"  {rest:>4} for {len(reasons) - REASONS} other reasons (--json)")
     last = (f"{i['instance']} (in {counted(i['batches'], 'batch', 'es')})" for i in report["instances"])
     show(f"The last late node belonged to instance {_few(last)}.")
+
+
+def _print_tight(report: dict[str, Any]) -> None:
+    least, groups = report["tight_bound"]["at_least"], report["tight_bound"]["groups"]
+    if not groups:
+        return
+    optimal = least == report["batches"]
+    said = "The schedule is optimal" if optimal else f"{least - report['lower_bound']} of them are needed"
+    first = groups[0]
+    others = f", and {counted(len(groups) - 1, 'other group')} more than theirs" if len(groups) > 1 else ""
+    show(
+        [
+            (f"\n{said}", "bold"),
+            f": no schedule has fewer than {counted(least, 'batch', 'es')}. Types wait for each other: "
+            f"{_few(first['types'])} need {first['at_least']} batches together, their longest chains "
+            f"{first['lower_bound']}{others}.",
+        ]
+    )
 
 
 def _print_alone(report: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -23,6 +23,7 @@ from abw.core.policy.learned.choice import ChosenPolicy
 from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.learned.states import ENCODINGS
 from abw.core.policy.pairbound import pair_bound
+from abw.core.policy.partitionbound import partition_bound
 from abw.core.policy.registry import CHOSEN, COSTED, LEARNED, NAMES, REVERSED, get_policy, require_name
 from abw.core.policy.schedule import Policy
 from abw.core.policy.search.search import Search
@@ -61,8 +62,8 @@ class CompareOptions:
     the file's first `train_limit` instances and applied to those behind the first `skip`. `sizes`:
     mini-batches of these many instances, beside the usual comparison. `cost`: a file of costs (see
     `abw.core.policy.costfile`), which the policies of `COSTED` then minimise, and by which the best learned
-    policy is chosen. `tight`: the bound of pairs of instances (see `pair_bound`), too. `plot`: the file that
-    the report will be drawn to, which is refused before any work where it is one of those read.
+    policy is chosen. `tight`: the bounds of pairs of instances and groups of types, too. `plot`: the file
+    that the report will be drawn to, which is refused before any work where it is one of those read.
     """
 
     policies: tuple[str, ...]
@@ -138,7 +139,6 @@ def compare(
     for seed in seeds:
         tested, training = _open(spec, overrides, options, seed)
         trained = train_all(training, options.policies, options, seed, progress)
-        progress.phase("schedule", len(options.policies))
         rows.append(_measured(tested, trained, options.tight, progress))
         if passes:
             bare, seen = (replace(g, fuse=False, groups=None) for g in (training, tested))
@@ -235,7 +235,8 @@ def train_all(
 def _measured(tested: Graphs, trained: Timed, tight: bool, progress: Progress) -> dict[str, Any]:
     """Measure the batches and time of policies on the mini-batches, and describe what was learned."""
     dags = tested.windows()
-    row = _counted(dags, trained, tested.cost, tight)
+    progress.phase("schedule", 2 * len(trained))
+    row = _counted(dags, trained, tested.cost, tight, progress.reached)
     learned = {n: policy for n, (policy, _) in trained.items() if isinstance(policy, FsmPolicy)}
     for number, entry in enumerate(row["policies"]):
         name = entry["policy"]
@@ -244,7 +245,7 @@ def _measured(tested: Graphs, trained: Timed, tight: bool, progress: Progress) -
         entry["states"] = len(learned[name].states) if name in learned else None
         entry["picked"] = policy.picked.name if isinstance(policy, ChosenPolicy) else None
         entry["train_seconds"] = seconds
-        progress.reached(number + 1)
+        progress.reached(len(trained) + number + 1)
     lesson = next((policy.training for policy in learned.values()), None)
     row["training"] = lesson and {
         "nodes": lesson.nodes,
@@ -254,8 +255,14 @@ def _measured(tested: Graphs, trained: Timed, tight: bool, progress: Progress) -
     return row
 
 
-def _counted(dags: list[Dag], trained: Timed, cost: Cost | None, tight: bool = False) -> dict[str, Any]:
-    """Nodes, bounds, and each policy's batches and cost: sums over mini-batches."""
+def _counted(
+    dags: list[Dag],
+    trained: Timed,
+    cost: Cost | None,
+    tight: bool = False,
+    tell: Callable[[int], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Nodes, bounds, and each policy's batches and cost: sums over mini-batches. `tell` hears of policies."""
     least = sum(least_cost(dag, cost) for dag in dags) if cost else None
     bound = sum(int(lower_bound(dag).sum()) for dag in dags)
     policies = []
@@ -278,15 +285,21 @@ def _counted(dags: list[Dag], trained: Timed, cost: Cost | None, tight: bool = F
                 "unseen_states": sum(s.unseen for s in schedules),
             }
         )
+        tell(len(policies))
     nodes = sum(len(dag) for dag in dags)
     return {
         "mini_batches": len(dags),
         "nodes": nodes,
         "lower_bound": bound,
-        "tight_bound": sum(pair_bound(dag).at_least for dag in dags) if tight else None,
+        "tight_bound": sum(map(tight_bound, dags)) if tight else None,
         "least_cost": least,
         "policies": policies,
     }
+
+
+def tight_bound(dag: Dag) -> int:
+    """So many batches, at least, any schedule has: by pairs of instances, or by groups of types."""
+    return max(partition_bound(dag).at_least, pair_bound(dag).at_least)
 
 
 def sizes_of(

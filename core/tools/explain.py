@@ -27,6 +27,7 @@ from abw.core.graph.graph import Graph
 from abw.core.graph.group import group_types
 from abw.core.graph.growing.history import History, bound_by_rounds
 from abw.core.ir.network import Granularity
+from abw.core.policy.partitionbound import partition_bound
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
 from abw.core.run.dedup import DedupMode
@@ -297,6 +298,7 @@ def explanation(found: Scheduled) -> dict[str, Any]:
         "nodes": len(dag),
         "batches": len(schedule),
         "lower_bound": int(known.bound.sum()),
+        "tight_bound": _tight(dag, known.bound) if len(schedule) > known.bound.sum() else None,
         "types": types,
         "reasons": _reasons(held),
         "instances": [{"instance": i, "batches": count} for i, count in delayed],
@@ -304,6 +306,21 @@ def explanation(found: Scheduled) -> dict[str, Any]:
         "alone": [{"step": int(b), **name_of(int(schedule.nodes[schedule.ptr[b]]))} for b in alone],
         "others": {name: len(get_policy(name).schedule(dag)) for name in OTHERS},
     }
+
+
+def _tight(dag: Dag, bound: Ints) -> dict[str, Any]:
+    """Describe the bound by groups of types, with the most delayed group first."""
+    found = partition_bound(dag)
+    groups: list[dict[str, Any]] = [
+        {
+            "types": [dag.types[t] for t in group.types],
+            "lower_bound": int(bound[list(group.types)].sum()),
+            "at_least": group.at_least,
+        }
+        for group in found.groups
+    ]
+    groups.sort(key=lambda g: g["lower_bound"] - g["at_least"])
+    return {"at_least": found.at_least, "groups": groups}
 
 
 # A node's type, instance, number and vertex.

@@ -69,3 +69,8 @@ def test_a_search_says_what_is_proven_and_ratios_can_be_to_the_tight_bound(abw: 
     assert f"no schedule has fewer than {report['tight_bound']} batches" in shown
     assert f"{found['depth']['batches'] / report['tight_bound']:.3f}" in shown
     assert f"auto ({found['auto']['picked']})" in shown
+    optimal = [
+        n for n, p in found.items() if p["batches"] == max(report["tight_bound"], found["exact"]["at_least"])
+    ]
+    rows = {line.split()[0]: line for line in shown.splitlines() if "(optimal)" in line}
+    assert set(rows) == set(optimal)

@@ -38,6 +38,18 @@ def test_a_schedule_at_the_bound_has_nothing_to_explain(abw: Abw) -> None:
     assert "too many:" not in done.out
 
 
+def test_what_groups_of_types_are_proven_to_need(abw: Abw) -> None:
+    found, said = abw("explain", *FLAGS, "--json").json(), abw("explain", *FLAGS).out
+    bound = found["tight_bound"]
+    gained = [group["at_least"] - group["lower_bound"] for group in bound["groups"]]
+    assert gained == sorted(gained, reverse=True) and min(gained) > 0
+    assert bound["at_least"] == found["lower_bound"] + sum(gained) < found["batches"]
+    assert f"{sum(gained)} of them are needed: no schedule has fewer than {bound['at_least']} batches" in said
+    assert f"need {bound['groups'][0]['at_least']} batches together" in said
+    best = abw("explain", *FLAGS[:-1], "exact")
+    assert f"The schedule is optimal: no schedule has fewer than {bound['at_least']} batches" in best.out
+
+
 def test_a_run_by_its_number_or_the_latest(abw: Abw) -> None:
     assert "there are no runs" in abw("explain").err
     assert abw("run", *FLAGS).code == 0
