@@ -30,7 +30,10 @@ from abw.core.policy.schedule import Policy
 from abw.core.run.learning import Asked, choose_from
 from abw.core.run.workload import Workload
 
-RULES = ("depth", "agenda", "sufficient", "critical", "critical-free", "weight-free", "share-free", "linear")
+RULES = (
+    *("depth", "agenda", "sufficient", "critical", "critical-free", "share", "share-free", "weight-free"),
+    *("linear", "repair"),
+)
 RATIOS = "batches over the fewest known"
 TIMES = "scheduling and launches over the least"
 # Microseconds of a launch for which that is compared.

@@ -73,8 +73,8 @@ class Batching(options.Passes):
 
     policy: str | None = options.policy_option(
         "auto, fsm, depth, agenda, agenda-static, phases, sufficient, critical, critical-free, share, "
-        "share-free, weight, weight-free, linear, beam, search, exact (with -reversed: from outputs to "
-        "inputs); a learned policy's .json file; or your own, as module:Class or policy.py "
+        "share-free, weight, weight-free, linear, beam, repair, search, exact (with -reversed: from outputs "
+        "to inputs); a learned policy's .json file; or your own, as module:Class or policy.py "
         "(docs/policies.md).",
         shown="auto",
     )

@@ -43,9 +43,10 @@ RATES: dict[str, Rate] = {
     "linear-learned": Rate(6600, 19, 95, 0.13),
     "linear-learned-free": Rate(20000, 25, 26, 4.7),
     "beam": Rate(56000, 590, 400, 16),
+    "repair": Rate(50_000, 100, 340_000, 0),
     "fsm-base": Rate(8000, 5.1, 0, 2.4),
     "fsm-sort": Rate(6500, 3.5, 0, 13),
-    "fsm-critical": Rate(9000, 8, 70, 20),
+    "fsm-critical": Rate(9000, 10, 70, 20),
     REVERSED: Rate(9500, 1.1, 30, 0),
 }
 

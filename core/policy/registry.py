@@ -17,6 +17,7 @@ from abw.core.policy.rules.phases import Phases
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.policy.rules.weight import SHARE, Weight
 from abw.core.policy.schedule import Policy, Schedule
+from abw.core.policy.search.repaired import Repaired
 from abw.core.policy.search.search import Search
 from abw.core.policy.user_policy import is_user_policy, load_user_policy
 
@@ -49,6 +50,7 @@ _MAKE: dict[str, Callable[..., Policy]] = {
     "weight-free": Weight,
     "linear": Linear,
     "beam": lambda **options: Search(width=6, core=12, both=False, work=0, **options),
+    "repair": Repaired,
     "search": Search,
     "exact": lambda **options: Search(exact=True, work=10_000, **options),
 }
@@ -78,6 +80,7 @@ SUMMARIES: dict[str, str] = {
     "weight-free": "as weight, but batches that lower the remaining bound or cost go first",
     "linear": "the type with the largest sum of weighed features: ready mass, what joins it next, and others",
     "beam": "a narrow beam search; auto tries it where launches are expensive",
+    "repair": "linear in its better direction, shortened by a local search on the sequence of types",
     "search": "a beam search in both directions, then a local search that shortens the best sequence",
     "exact": "as search, longer: the beam widens until the schedule is proven best, or a limit is reached",
     "fsm": "a state machine learned by Q-learning (ED-Batch 2.3)",

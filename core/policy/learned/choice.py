@@ -40,8 +40,10 @@ SINGLE: tuple[str, ...] = (*ONE_WAY, *RULES, *(f"{rule}{REVERSED}" for rule in R
 _WEIGHED = ("linear-learned", "linear-learned-free")
 WEIGHED: tuple[str, ...] = tuple(f"{name}{way}" for name in _WEIGHED for way in ("", REVERSED))
 BEAMS = ("beam", f"beam{REVERSED}")
+# Tried last, where batches count for most.
+REPAIR = "repair"
 # How many candidates there are at most.
-CANDIDATES = 1 + len(SINGLE) + len(BEST_OF) + len(WEIGHED) + 2 + len(BEAMS)
+CANDIDATES = 1 + len(SINGLE) + len(BEST_OF) + len(WEIGHED) + 2 + len(BEAMS) + 1
 # The most states of an FSM that is tried; with eight symbols a state its file stays under 1 MB.
 STATES = 512
 # The most characters of an FSM's file.
@@ -85,7 +87,7 @@ class Tried:
     @property
     def quick(self) -> bool:
         """Whether it is a single rule or an FSM."""
-        return len(self.policies) == 1 and self.policies[0] not in BEAMS
+        return len(self.policies) == 1 and self.policies[0] not in (*BEAMS, REPAIR)
 
     @property
     def name(self) -> str:
@@ -152,7 +154,7 @@ class ChosenPolicy:
             return True
         tried = {LEARNED if is_fsm(name) else name for t in self.tried for name in t.policies}
         missing, size, least = (
-            {*SINGLE, *WEIGHED, *BEAMS, LEARNED} - tried,
+            {*SINGLE, *WEIGHED, *BEAMS, REPAIR, LEARNED} - tried,
             self.held.size(len(self.types)),
             self.held.least,
         )
@@ -265,14 +267,15 @@ def choose(
     Rules in both directions from the quickest on, before them `ONE_BATCH` where all have an order of types;
     then FSMs learned from `lessons` (a graph and its parts; encodings base, sort, critical, in at most
     `TRIALS` trials, with at most `STATES` states), linear rules with weights learned on the mini-batches that
-    `practice` gives (else on the first lesson), the least of several rules, and the beam: each only where it
-    could still be better, that is, if with as few batches as the lower bound, at `launch`
-    seconds a batch and `phase` for each of the fewest phases,
-    and its own scheduling it would take less time than what was tried before. With a `cost` that is what is
-    minimised, alone. `ready` is told the name of each rule, or `fsm`, before it is first used, which is the
-    time to compile it; `progress` the candidates tried and the fewest batches so far. Same arguments, same
-    policy (its seconds apart). Raises AbwError for graphs that are empty or of different types. A second or
-    so for 50,000 nodes, what is compiled apart.
+    `practice` gives (else on the first lesson), the least of several rules, the beam, and repair. Each is
+    tried only where it could still be better: if with as few batches as the lower bound, at `launch` seconds
+    a batch, with the fewest phases, at `phase` seconds each, and its own scheduling it would take less time
+    than what was tried before. With a `cost` that is what is minimised, alone.
+
+    `ready` is told the name of each rule, or `fsm`, before it is first used, which is the time to compile it;
+    `progress` the candidates tried and the fewest batches so far. Same arguments, same policy (its seconds
+    apart). Raises AbwError for graphs that are empty or of different types. One or two seconds at most, what
+    is compiled apart.
     """
     types = lessons[0].types
     if (
@@ -301,6 +304,8 @@ def choose(
     if trial.may_pay(BEAMS[0]):
         for name in BEAMS:
             trial.rule(name)
+    if trial.may_pay(REPAIR):
+        trial.rule(REPAIR)
     order = sorted(trial.tried, key=lambda t: (t.cost is None, t.cost, t.scheduling))
     seconds = time.perf_counter() - begun - trial.waited
     return ChosenPolicy(types, summary, tuple(order), fsm, seed, seconds, launch, cost, linear, phase)

@@ -16,6 +16,7 @@ from abw.core.policy.cost import Cost, cost_of
 from abw.core.policy.learned.climb import climb
 from abw.core.policy.registry import get_policy
 from abw.core.policy.rules.linear import FEATURES, Linear, Scorer, weights_of
+from abw.core.policy.search.repaired import Repaired
 from tests.core.policy import brute, graphs
 from tests.core.policy.test_policies import RANDOM, batches
 
@@ -125,3 +126,24 @@ def test_names_of_weights() -> None:
     named = {"mass": 2.0, "free": -1.0}
     assert Linear(weights_of(named)).named == named
     assert weights_of(named).tolist() == [2.0, *[0.0] * 8, -1.0]
+
+
+@given(RANDOM)
+def test_repair_needs_no_more_batches(dag: Dag) -> None:
+    repaired = Repaired(work=50).schedule(dag)
+    check_schedule(dag, repaired)
+    both = [get_policy(name).schedule(dag) for name in ("linear", "linear-reversed")]
+    assert brute_least(dag) <= len(repaired) <= min(map(len, both))
+
+
+def brute_least(dag: Dag) -> int:
+    """The optimum where that is quickly found, else 0."""
+    return brute.optimum(dag) if len(dag) <= 10 else 0
+
+
+def test_repair_shortens() -> None:
+    dag = graphs.strings(["abcabdca", "bcadbacd", "cabdacbd", "dcbaabcd", "acbdbcad"])
+    usual = min(len(get_policy(name).schedule(dag)) for name in ("linear", "linear-reversed"))
+    assert len(get_policy("repair").schedule(dag)) < usual
+    chain = graphs.dag("ab", [0, 1, 0], [(0, 1), (1, 2)])
+    assert len(Repaired().schedule(chain)) == 3
