@@ -259,7 +259,7 @@ class Forms:
 
 def _keeps_apart(module: torch.nn.Module) -> bool:
     """Whether a module's calls are no part of regions: it keeps state, or loops over a sequence."""
-    if isinstance(module, torch.nn.RNNBase | torch.nn.MultiheadAttention):
+    if isinstance(module, torch.nn.RNNBase):
         return True
     return not type(module).__module__.startswith("torch.nn") and keeps_state(module)
 

@@ -9,7 +9,7 @@ import torch
 
 from abw.core.spec.cells.builder import Number
 from abw.torch.tracing.operations import broadcast, elementwise
-from abw.torch.tracing.shaping import dropped, places_of, split, transpose, unsqueeze
+from abw.torch.tracing.shaping import cat, dropped, narrow, places_of, split, transpose, unsqueeze, view
 from abw.torch.tracing.trace import (
     MEANINGS,
     CannotTrace,
@@ -386,3 +386,48 @@ def _attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=No
     factor = scale if scale is not None else 1 / math.sqrt(q.shape_[-1])
     scores = elementwise("mul", matmul(q, transpose(k, -1, -2)), factor)
     return matmul(softmax(scores, -1), v)
+
+
+@means("multi_head_attention_forward")
+def _multi_head_attention(
+    query, key, value, embed_dim, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn,
+    dropout_p, out_proj_weight, out_proj_bias, training=True, key_padding_mask=None, need_weights=True,
+    attn_mask=None, use_separate_proj_weight=False, average_attn_weights=True, is_causal=False, **others,
+):  # fmt: skip
+    """`nn.MultiheadAttention` of one sequence: (L, 1, E) or (L, E). Errors: CannotTrace for masks."""
+    masked = key_padding_mask is not None or attn_mask is not None or is_causal
+    if masked or use_separate_proj_weight or bias_k is not None or add_zero_attn or (training and dropout_p):
+        raise CannotTrace("attention with masks, biases of keys, projections of several sizes or dropout")
+    if K in query.shape_ or K in key.shape_:
+        raise NeedsFixed("attention over a list of unknown length")
+    rows = [traced(query.trace, one) for one in (query, key, value)]
+    if any(len(one.shape_) == 3 and one.shape_[1] != 1 for one in rows):
+        raise CannotTrace("attention of several sequences")
+    rows = [view(one, (one.shape_[0], one.shape_[-1])) for one in rows]
+    weight = traced(query.trace, in_proj_weight)
+    given = []
+    for part, one in enumerate(rows):
+        bias = (
+            None
+            if in_proj_bias is None
+            else narrow(traced(query.trace, in_proj_bias), 0, part * embed_dim, embed_dim)
+        )
+        given.append(linear(one, narrow(weight, 0, part * embed_dim, embed_dim), bias))
+    heads, size = [], embed_dim // num_heads
+    weights = []
+    for head in range(num_heads):
+        q, k, v = (narrow(one, 1, head * size, size) for one in given)
+        scores = elementwise("mul", matmul(q, transpose(k, 0, 1)), 1 / math.sqrt(size))
+        weights.append(softmax(scores, -1))
+        heads.append(matmul(weights[-1], v))
+    made = linear(heads[0] if num_heads == 1 else cat(heads, 1), out_proj_weight, out_proj_bias)
+    found = view(made, (*query.shape_[:-1], made.shape_[-1]))
+    if not need_weights:
+        return found, None
+    if not average_attn_weights:
+        raise CannotTrace("the weights of each head of attention")
+    total = weights[0]
+    for one in weights[1:]:
+        total = elementwise("add", total, one)
+    total = elementwise("mul", total, 1.0 / num_heads)
+    return found, total if len(query.shape_) == 2 else unsqueeze(total, 0)
