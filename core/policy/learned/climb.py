@@ -68,6 +68,12 @@ def climb(
         found = total(weights, least)
         if found <= least:
             least, best = found, weights
+    for k in np.argsort(np.abs(best)):  # what changes nothing shall not be there
+        weights = best.copy()
+        weights[k] = 0.0
+        found = total(weights, least)
+        if found <= least:
+            least, best = found, weights
     return Linear(best)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -97,9 +96,8 @@ class Scorer:
 
 @inner
 def _log(x: float) -> float:
-    """About log2(x), by straight lines between powers of two: the same on every machine."""
-    mantissa, exponent = math.frexp(x)
-    return exponent + 2.0 * mantissa - 2.0
+    """About log2(x), by straight lines between powers of two: the bits of x as a number (Mitchell, 1962)."""
+    return float(np.float64(x).view(np.int64) * 2.0**-52 - 1023.0)
 
 
 @inner
@@ -109,8 +107,8 @@ def _mass(length: int) -> float:
 
 
 # Of a node v in `node[v]`: how many producers are not executed, how many neither executed nor ready, how many
-# ready ones have its own type; the length of the longest path from it.
-MISSING, WAITING, OWN, LENGTH = range(4)
+# ready ones have its own type; its type, beside them in the cache.
+MISSING, WAITING, OWN, TYPE = range(4)
 
 
 @njit
@@ -146,7 +144,7 @@ def _linear(
         left[t] += mass
         far_left[t] += mass * mass
         node[v, MISSING] = node[v, WAITING] = indegree[v]
-        node[v, OWN], node[v, LENGTH] = 0, length[v]
+        node[v, OWN], node[v, TYPE] = 0, t
         if asks_free:
             number[first[t] + height[v]] += 1
     for t in range(types):
@@ -165,10 +163,10 @@ def _linear(
     while True:
         for i in range(news):
             v = fresh[i]
-            t, mass = type[v], _mass(node[v, LENGTH])
+            t, mass = node[v, TYPE], _mass(length[v])
             ready[t] += mass
             far[t] += mass * mass
-            longest[t] = max(longest[t], node[v, LENGTH])
+            longest[t] = max(longest[t], length[v])
             if asks_free:
                 tops[t] += height[v] == top[t]
             if place[t] == 0:
@@ -181,11 +179,11 @@ def _linear(
             if asks_next:
                 for e in range(ptr[v], ptr[v + 1]):
                     w = succ[e]
-                    x = type[w]
+                    x = node[w, TYPE]
                     node[w, WAITING] -= 1
                     node[w, OWN] += x == t
                     if node[w, WAITING] == 0 and node[w, OWN] == 0:
-                        next[x] += _mass(node[w, LENGTH])
+                        next[x] += _mass(length[w])
                         nexts[x] += 1
                         if marked[x] == 0:
                             marked[x], changed[changes] = 1, x
@@ -244,7 +242,7 @@ def _linear(
             v = queue[i]
             for e in range(ptr[v], ptr[v + 1]):
                 w = succ[e]
-                x = type[w]
+                x = node[w, TYPE]
                 node[w, MISSING] -= 1
                 if asks_next:
                     change = 0
@@ -255,7 +253,7 @@ def _linear(
                     elif node[w, MISSING] == 0 and node[w, OWN] == 0:
                         change = -1
                     if change != 0:
-                        next[x] += change * _mass(node[w, LENGTH])
+                        next[x] += change * _mass(length[w])
                         nexts[x] += change
                         if marked[x] == 0:
                             marked[x], changed[changes] = 1, x
