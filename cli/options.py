@@ -139,11 +139,7 @@ GROUP = flag(
     program=f"types are grouped where {WHOLE}",
 )
 DEDUP_HELP = "Compute equal nodes of a mini-batch once: always, never, or where it pays (docs/policies.md)."
-DEDUP = option(
-    DEDUP_HELP,
-    shown="auto",
-    program="equal calls of programs are not looked for",
-)
+DEDUP = option(DEDUP_HELP, shown="auto")
 PRECISION = option(
     "Store the weights of matrix products in fewer bits: faster, less exact (docs/cpu.md).", shown="float32"
 )

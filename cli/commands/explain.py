@@ -56,7 +56,11 @@ def explain(
     if target and options.is_program(target):
         programs.refuse_options(explanation)
         chosen = programs.program_options(
-            changes, changes.batch, format=explanation.format, granularity=explanation.granularity
+            changes,
+            changes.batch,
+            format=explanation.format,
+            granularity=explanation.granularity,
+            dedup=explanation.dedup,
         )
         with output.progress():
             report = explain_program(target, chosen, number, policy)

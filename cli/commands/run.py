@@ -292,6 +292,7 @@ def _of_program(data: Data, batching: Batching, execution: Execution, **more: An
         policy=policy,
         executor=execution.executor,
         granularity=batching.granularity or "cell",
+        dedup=batching.dedup,
         **more,
     )
 

@@ -156,6 +156,7 @@ def _of_program(changes: options.Changes, training: Training) -> ProgramTraining
         executor=training.executor,
         threads=training.threads,
         seed=changes.seed or 0,
+        dedup=training.dedup,
         every=training.checkpoint,
         allow_outside=changes.allow_outside,
     )

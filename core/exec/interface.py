@@ -22,6 +22,7 @@ from abw.core.policy.schedule import Schedule
 if TYPE_CHECKING:  # what grows or is trained is imported by what grows or trains
     from abw.core.exec.gradient import Gradient
     from abw.core.grad.graph import TrainingGraph
+    from abw.core.graph.consing import Consing
     from abw.core.graph.growing.batch import Batch
     from abw.core.graph.growing.model import GrowthModel
     from abw.core.graph.growing.share import Share
@@ -136,6 +137,13 @@ class Tape(Protocol):
     def place(self, type: Ints, row: Ints) -> None:
         """From now on note here of each node of the run its type, and of each value its row; there has to be
         room for all that comes."""
+
+    def look(self, equal: Consing | None) -> None:
+        """From now on nodes that equal earlier ones of the run are not executed; they have the rows of those.
+
+        They are looked for, and noted, in these arrays, which have to have room for all that comes. None, as
+        after `begin`: all are executed.
+        """
 
     def bring(self, constant: int, since: int, values: NDArray[np.float32]) -> None:
         """Rows of a field (n, *shape), which is the network's constant number `constant`.

@@ -64,17 +64,41 @@ class PlannedTape:
             earlier = Earlier(self.rows, arena, self.row[outer], fields)
         return plan(graph, self.executor.arrange(graph, schedule), None, earlier)
 
-    def run(self, made: Plan, types: Ints | None = None, local: Ints | None = None) -> None:
+    def run(
+        self,
+        made: Plan,
+        types: Ints | None = None,
+        local: Ints | None = None,
+        same: Ints | None = None,
+    ) -> None:
         """Execute the plan of the next nodes, which are of these types and have these numbers in its graph.
 
-        Without, they are in the graph's order. Errors: TooLargeError.
+        Without, they are in the graph's order. A node with a number below zero is not in it: its values are
+        those of the earlier node that `same` says. Errors: TooLargeError.
         """
         result, row = self.executor.run(made), made.row
         if local is not None:
             row = row.reshape(-1, self.network.width)[local].ravel()
+        if local is not None and same is not None:
+            row = np.where(np.repeat(local < 0, self.network.width), self._rows_of(len(local), same), row)
+            local = np.maximum(local, 0)
         kind = made.graph.dag.type if types is None else types
         self.append(kind, row, made.rows, made.schedule, result.counts, result.read, local)
         self.plans.append(made)
+
+    def _rows_of(self, more: int, same: Ints) -> Ints:
+        """The rows of what stands for each of so many next nodes, where that is an earlier one."""
+        earlier = np.minimum(same[self.count : self.count + more], max(0, self.count - 1))
+        self.reserve(more)
+        rows: Ints = self.row.reshape(-1, self.network.width)[earlier].ravel()
+        return rows
+
+    def refer(self, types: Ints, same: Ints) -> None:
+        """Append nodes of which all values are those of earlier ones, which `same` says."""
+        row = self._rows_of(len(types), same)
+        begin, self.count = self.count, self.count + len(types)
+        self.type[begin : self.count], self.local[begin : self.count] = types, 0
+        self.row[begin * self.network.width : self.count * self.network.width] = row
 
     def append(
         self,

@@ -21,6 +21,7 @@ from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params
 from abw.core.exec.precision import Precision, allowed
 from abw.core.exec.registry import executor_of
+from abw.core.graph.consing import DedupMode
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Library
@@ -58,6 +59,7 @@ class NetOverrides:
     executor: Executor | None = None
     threads: int | None = None
     seed: int | None = None
+    dedup: DedupMode | None = None
     allow_outside: bool = False
 
 
@@ -89,6 +91,7 @@ def cells(
     precision: Precision = "float32",
     threads: int | None = None,
     seed: int | None = None,
+    dedup: DedupMode = "auto",
     allow_outside: bool = False,
 ) -> Net:
     """Load the cells, tables and parameters of a library's file, to be called by programs.
@@ -97,12 +100,14 @@ def cells(
     `weights`: a file of trained ones; by default those that the file names, else random ones from `seed` (0).
     `policy`: schedules each piece of a mini-batch; a name or an object with `schedule(dag)`.
     `executor`: a name, or an executor made with its own options; `precision` is that of products' weights.
+    `dedup`: compute equal calls of a mini-batch once ("on"), never, or where that has paid ("auto").
     Errors: SpecError with everything wrong in the file, AbwError. Cost: compiling kernels takes 0.1 to 0.3 s,
     unless they are on disk.
     """
     if threads is not None and threads < 1:
         raise AbwError(f"threads cannot be {threads}", hint="1 or more; None: one a core")
     _one_of("precision", precision, Precision)
+    _one_of("dedup", dedup, DedupMode)
     said = OVERRIDES.get()
     policy, executor = said.policy or policy, said.executor or executor
     overrides = Overrides(
@@ -120,7 +125,7 @@ def cells(
     ready = executor_of(executor, precision) if isinstance(executor, str) else executor
     name = policy if isinstance(policy, str) else type(policy).__name__
     used = seed if said.seed is None else said.seed
-    how = How(name, said.threads or threads, used or 0)
+    how = How(name, said.threads or threads, used or 0, said.dedup or dedup)
     return Net(loaded, ready, chosen, how)
 
 

@@ -13,6 +13,7 @@ from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params, init_params
 from abw.core.exec.planned_tape import joined_schedules
 from abw.core.exec.trained import load_weights, make_params
+from abw.core.graph.consing import DedupMode
 from abw.core.graph.graph import Graph
 from abw.core.ir.model import Library
 from abw.core.ir.network import Network
@@ -25,7 +26,7 @@ from abw.core.program.network import library_network, width_of
 from abw.core.program.recording.asks import Ask
 from abw.core.program.recording.inputs import InputRows
 from abw.core.program.recording.machine import new_recorder
-from abw.core.program.recording.recorder import Recorder, joined
+from abw.core.program.recording.recorder import Recorder
 from abw.core.program.running.eager import EagerRunner, EagerTape, Weighed
 from abw.core.program.running.fibers import Asked, Done, Failed, Fibers, Program, require_program
 from abw.core.program.running.results import in_arrays
@@ -44,11 +45,14 @@ Ended = tuple[int, Done | Failed]
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How programs run: the policy's name, the number of threads (None: one a core), and the seed."""
+    """How programs run: the policy's name, the number of threads (None: one a core), the seed, and whether
+    equal calls are one node.
+    """
 
     policy: str
     threads: int | None
     seed: int
+    dedup: DedupMode = "auto"
 
 
 @dataclass(slots=True)
@@ -64,12 +68,12 @@ class Ran:
 
     @property
     def graph(self) -> Graph:
-        """All that was recorded; node v's `vertex` is its number in the order of recording."""
-        return self.engine.graph(joined(self.engine.segments))[0]
+        """All that was recorded: see `Engine.whole`."""
+        return self.engine.whole
 
     def schedule(self, graph: Graph) -> Schedule:
         """The batches in the order in which they were executed, of the whole graph."""
-        number = np.empty(len(graph), np.int32)
+        number = np.empty(self.engine.planned.count, np.int32)
         number[graph.vertex] = np.arange(len(graph))
         pieces = self.engine.pieces
         nodes = [number[piece.vertex[schedule.nodes]] for piece, schedule in pieces]
@@ -94,7 +98,7 @@ class Session:
         """`weigh`: gives a network's parameters; None: they come from the library's file, or the seed."""
         self.library, self.executor, self.how = library, executor, how
         self._policy, self.weigh = policy, weigh
-        self._fibers, self.inputs = Fibers(), InputRows()
+        self._fibers, self.inputs = Fibers(), InputRows(how.dedup)
         # the losses that programs say, while they learn
         self.wanted: list[Wanted] | None = None
         self.runner: Runner | None = None
@@ -179,13 +183,20 @@ class Session:
             return held
         cells = held.cells if held else library_network(self.library)
         params = held.params if held else self._params(cells)
-        self._engine = kind(cells, params, self.executor, self.how.threads, self._policy, self.inputs)
+        self._engine = kind(
+            cells, params, self.executor, self.how.threads, self._policy, self.inputs, self.how.dedup
+        )
         return self._engine
 
     def begin(self, granularity: ProgramGranularity, log: Log | None = None) -> BatchRunner:
         """Begin a mini-batch, to be ended by `end`. Errors: AbwError while another one runs."""
         if self.runner is not None:
             raise AbwError("the net runs already: a program cannot run it, nor a scope be inside another")
+        if granularity == "graph" and self.how.dedup == "on":
+            raise AbwError(
+                "granularity graph schedules instances of one structure alike, and equal calls leave gaps",
+                hint="dedup auto or off; or granularity cell or op",
+            )
         engine = self.engine(granularity)
         self.recorder.restore()
         self.inputs.begin()

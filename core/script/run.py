@@ -21,6 +21,7 @@ from abw.core.exec.interface import Executor
 from abw.core.exec.precision import allowed
 from abw.core.exec.registry import get_executor, settings
 from abw.core.exec.trained import load_weights
+from abw.core.graph.consing import DedupMode
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.plan.check import check_plan
@@ -73,6 +74,7 @@ class ProgramOptions(CommonOptions):
     dims: Mapping[str, int] = field(default_factory=dict)
     weights: Path | None = None
     seed: int | None = None
+    dedup: DedupMode | None = None
     stdout: bool = False
     allow_outside: bool = False
 
@@ -82,9 +84,8 @@ class ProgramOptions(CommonOptions):
         executor = None
         if self.executor or self.told:
             executor = get_executor(self.executor or "cpu", **self.told)
-        return NetOverrides(
-            self.dims, self.weights, self.policy, executor, self.threads, self.seed, self.allow_outside
-        )
+        same = ("dims", "weights", "policy", "threads", "seed", "dedup", "allow_outside")
+        return NetOverrides(executor=executor, **{name: getattr(self, name) for name in same})
 
 
 def run_program(
@@ -119,10 +120,10 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
     """A run of instances by a program."""
 
     keys = (
-        "instances skipped complaints batch mini_batches in_pieces nodes batches lower_bound compared kept "
-        "kept_lower_bound unseen_states launches memory_kernels bytes_moved memory_kernels_avoided "
-        "bytes_avoided seconds instances_per_second not_finite growth max_error training output shard grown "
-        "trace peak_memory_bytes memory auto_batch profile date versions command"
+        "instances skipped complaints batch mini_batches in_pieces nodes equal_nodes batches lower_bound "
+        "compared kept kept_lower_bound unseen_states launches memory_kernels bytes_moved "
+        "memory_kernels_avoided bytes_avoided seconds instances_per_second not_finite growth max_error "
+        "training output shard grown trace peak_memory_bytes memory auto_batch profile date versions command"
     )
     usual = RETURNED
     phases = ("read", "record", "schedule", "plan", "execute")
@@ -179,7 +180,8 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
                 taken=taken,
                 counted={
                     **asdict(ran.engine.counts),
-                    "nodes": ran.engine.nodes,
+                    "nodes": ran.engine.nodes - ran.engine.equal_nodes,
+                    "equal_nodes": ran.engine.equal_nodes,
                     "batches": ran.engine.batches,
                     "rounds": ran.rounds,
                 },
@@ -242,6 +244,7 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
             "executor": net.executor.name,
             **settings(net.executor.name, **options.told),
             "granularity": options.granularity,
+            "dedup": settled.dedup,
             "layout": "planned",
             "passes": [],
             "hoist": False,

@@ -162,6 +162,7 @@ def opened_program(loading: Loading, limits: Limits) -> ProgramEngine:
         executor,
         loading.threads,
         loading.seed,
+        loading.dedup,
         loading.allow_outside,
     )
     program = _OPEN.enter_context(opened(loading.target, overrides))

@@ -12,9 +12,11 @@ from abw.core.base.progress import Clock
 from abw.core.exec.interface import Array, Executor, Picked, Tape
 from abw.core.exec.params import Params, constant_value
 from abw.core.exec.planned_tape import PlannedTape
+from abw.core.graph.consing import LEAST_NODES, Consing, DedupMode, Patience, distinct, worth
 from abw.core.graph.dag import build_dag
-from abw.core.graph.graph import Graph
+from abw.core.graph.graph import Distinct, Graph
 from abw.core.ir.network import Network
+from abw.core.plan.arenas import arenas_of
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan
 from abw.core.policy.rules.critical import Critical
@@ -56,6 +58,7 @@ class Engine:
     """
 
     compiled = True
+    looks_for_equal = True
 
     def __init__(
         self,
@@ -65,9 +68,16 @@ class Engine:
         threads: int | None,
         policy: Policy,
         inputs: InputRows,
+        dedup: DedupMode = "off",
     ) -> None:
-        """Take a network and its parameters; the executor is prepared when something is to be computed."""
+        """Take a network and its parameters; the executor is prepared when something is to be computed.
+
+        `dedup`: whether equal calls are one node ("on", "off"), or where that pays ("auto").
+        """
         self._inputs, self._policy, self._executor, self._threads = inputs, policy, executor, threads
+        self._patience = Patience(dedup if self.looks_for_equal else "off")
+        self._may_look = self._looking = False
+        self._last = 0
         self.clock = Clock("schedule", "plan", "execute")
         self._base = 0
         self._recorded: list[tuple[Piece, int] | Segment] = []
@@ -82,9 +92,13 @@ class Engine:
         self._names = tuple(t.name for t in self.network.types)
         self._reads = reads_of(cells)
         self.planned = PlannedTape(self.network, self._executor)
+        self.equal = Consing(self.network)
         self.tape: Tape | None = None
         self._first: dict[bytes, Planned] = {}
-        self._next, self._kept, self._prepared, self._outdated = self._first, 0, False, False
+        self._next, self._kept_nodes = self._first, 0
+        self._prepared = self._outdated = False
+        self._made: dict[int, Plan] = {}
+        self._may_look, self._looking = self._may_look or self._looking, False
 
     def update(self, params: Params) -> None:
         """Take other values of the parameters, from the next run on."""
@@ -101,16 +115,43 @@ class Engine:
 
     def begin(self, base: int) -> None:
         """Begin a run, whose first node is number `base` of all runs'. Values of earlier runs are lost."""
-        self._base, self._recorded = base, []
+        if self._looking:
+            self._learn()
+        self._last = self.planned.count
+        self._base, self._recorded, self._made = base, [], {}
+        self._may_look, self._looking = self._patience.begin(), False
         if self._prepared:
             self._start()
 
+    def _learn(self) -> None:
+        """Take note of whether looking for equal nodes has paid in the last run."""
+        count, arenas = self.planned.count, arenas_of(self.network)
+        spared = self.equal.spared(count)
+        sizes = np.bincount(self.planned.type[:count][spared], minlength=len(self.network.types))
+        flops = float(sizes @ (arenas.product_flops + arenas.other_flops))
+        self._patience.learn(paid=worth(count, int(sizes.sum()), flops))
+
+    def _look(self, nodes: int) -> None:
+        """Begin to look for equal nodes, if so many more are the run's first ones, and it is worth while.
+
+        Amid a run it is too late: nodes that read what was not looked at equal no others.
+        """
+        if not self._may_look:
+            return
+        self._may_look = False
+        if self._patience.mode == "on" or max(nodes, self._last) >= LEAST_NODES:
+            self._looking = True
+            self.equal.begin()
+            if self.tape is not None:
+                self.tape.look(self.equal)
+
     def _start(self) -> None:
         """Begin a run on the prepared executor."""
-        if self._kept > MOST_KEPT:
-            self._first, self._kept = {}, 0
+        if self._kept_nodes > MOST_KEPT:
+            self._first, self._kept_nodes = {}, 0
         self._next = self._first
         self.planned.clear()
+        self._may_look, self._looking = self._may_look or self._looking, False
         self.tape = self._executor.tape(BITS) if self.taped else None
         if self.tape is not None:
             self.tape.begin(self._base * self.network.width)
@@ -129,7 +170,7 @@ class Engine:
             self._executor.prepare(self.network, self.params, self._threads)
         self._prepared, self._outdated = True, False
         self._start()
-        again, self._recorded = self._recorded, []
+        again, self._recorded, self._made = self._recorded, [], {}
         self._inputs.rewind()
         for held in again:
             if isinstance(held, Segment):
@@ -142,9 +183,10 @@ class Engine:
         if not piece.nodes:
             return
         self.prepare()
+        self._look(piece.nodes)
         if self.tape is not None:
             self._bring(self.tape)
-            self._reserve(piece.nodes)
+            self._reserve(piece.nodes, len(piece.words))
             with self.clock("execute"):
                 end = self.tape.advance(piece.words, piece.nodes, self.planned.count)
             if end == "done":
@@ -168,11 +210,12 @@ class Engine:
         self.prepare()
         if self.tape is None:
             return None
+        self._look((recorder.next - recorder.begun) // recorder.step)
         self._bring(self.tape)
         start = perf_counter()  # as `clock` counts, which takes a tenth of a round
         found = self.tape.round(recorder.head.at, self.planned.count, asked)
         while found is None and self.tape.make_room(recorder.unread):
-            self._reserve(recorder.unread)
+            self._reserve(recorder.unread, recorder.unread)
             found = self.tape.round(recorder.head.at, self.planned.count, asked)
         self.clock.seconds["execute"] += perf_counter() - start
         if recorder.executed:
@@ -195,9 +238,14 @@ class Engine:
         self.planned.count += piece.nodes
         self._next = {}  # what follows is not kept: where it finds earlier values is the tape's matter
 
-    def _reserve(self, more: int) -> None:
+    def _reserve(self, more: int, words: int) -> None:
+        """Have room for more nodes, of so many words."""
         if self.planned.reserve(more) and self.tape is not None:
             self.tape.place(self.planned.type, self.planned.row)
+        if self._looking:
+            replaced = self.equal.reserve(self.planned.count, more, words)
+            if replaced and self.tape is not None:
+                self.tape.look(self.equal)
 
     def advance(self, segment: Segment) -> None:
         """Compute the next nodes by a plan. Errors: TooLargeError.
@@ -211,22 +259,93 @@ class Engine:
         """Compute nodes of the executed network by a plan."""
         if not len(segment):
             return
-        own, given = self._inputs.split(self.network, segment)
+        self._look(len(segment))
+        kept, local = segment, None
+        self._reserve(len(segment), len(segment.operand))
+        if self._looking:
+            operand = segment.operand.copy()
+            self.equal.number(segment.first, segment.type, segment.operand_ptr, operand)
+            kept, local = self._kept(replace(segment, operand=operand))
+        own, given = self._inputs.split(self.network, kept)
         if self.tape is not None:
             self.planned.rows = self.tape.leave()
-        key = b"".join(part.tobytes() for part in (segment.type, own.operand, segment.instance))
+        self._recorded.append(segment)
+        if not len(own):
+            self.planned.refer(segment.type, self.equal.same)
+            return
+        # what was left out of earlier pieces shows in the number of the first node alone
+        parts = (own.type, own.operand, own.instance, np.array([own.first]))
+        key = b"".join(part.tobytes() for part in parts)
         found = self._next.get(key)
         if found is None:
             self._next[key] = found = self._plan(own, given)
-            self._kept += len(segment)
+            self._kept_nodes += len(own)
         made = with_given(found.plan, given) if given else found.plan
         self._next = found.after
-        self._recorded.append(segment)
-        self._reserve(len(segment))
+        self._made[len(self._recorded) - 1] = made
         with self.clock("execute"):
-            self.planned.run(made, segment.type, found.local)
+            if local is None:
+                self.planned.run(made, segment.type, found.local)
+            else:
+                where = np.where(local >= 0, found.local[local], -1).astype(np.int32)
+                self.planned.run(made, segment.type, where, self.equal.same)
         if self.tape is not None:
             self.tape.take(made.rows)
+
+    def _kept(self, segment: Segment) -> tuple[Segment, Ints]:
+        """The nodes of a segment that stand for themselves, numbered on from its first; of each node the
+        number of that which stands for it among these, below zero where that is an earlier one.
+
+        Its operands are values of nodes that stand for themselves.
+        """
+        first, width = segment.first, self.network.width
+        same = self.equal.same[first : first + len(segment)]
+        kept, position = distinct(same, first)
+        ptr, operand = segment.operands(np.flatnonzero(kept))
+        inside = operand >= first * width
+        node, output = np.divmod(operand[inside], width)
+        operand[inside] = (first + position[node - first]) * width + output
+        local = np.where(same >= first, position[np.maximum(same - first, 0)], -1).astype(np.int32)
+        return Segment(first, segment.type[kept], segment.instance[kept], ptr, operand), local
+
+    def _distinct_graph(self, segment: Segment) -> Graph:
+        """An executed segment as a graph of the nodes that stand for themselves."""
+        kept = self._kept(self._canonical(segment))[0] if self._looking else segment
+        return self._named(self.graph(kept)[0], segment)
+
+    def _named(self, graph: Graph, segment: Segment) -> Graph:
+        """The graph of the nodes of a segment that were kept, whose vertices are their numbers in the run."""
+        if not self._looking:
+            return graph
+        first = segment.first
+        kept, _ = distinct(self.equal.same[first : first + len(segment)], first)
+        numbers = (first + np.flatnonzero(kept)).astype(np.int32)
+        return replace(graph, vertex=numbers[graph.vertex - first])
+
+    @property
+    def whole(self) -> Graph:
+        """All that was recorded; node v's `vertex` is its number in the order of recording.
+
+        Of equal nodes it has the one that was executed: see `Graph.distinct`.
+        """
+        segment = joined(self.segments)
+        graph = self._distinct_graph(segment)
+        if not self._looking or not len(segment):
+            return graph
+        order = np.argsort(segment.type, kind="stable")
+        counts = np.bincount(segment.type, minlength=len(self._names))
+        number = np.empty(len(segment), np.int32)
+        number[graph.vertex] = np.arange(len(graph))
+        place = number[self.equal.same[order]] - graph.type_ptr[segment.type[order]]
+        type_ptr = np.append(0, np.cumsum(counts)).astype(np.int32)
+        return replace(graph, distinct=Distinct(type_ptr, segment.instance[order], place.astype(np.int32)))
+
+    def _canonical(self, segment: Segment) -> Segment:
+        """A segment that was executed, with operands that are values of nodes that stand for themselves."""
+        operand = segment.operand.astype(np.int64)
+        computed = operand >= 0
+        operand[computed] = self.equal.stands(operand[computed])
+        return replace(segment, operand=operand.astype(np.int32))
 
     def _plan(self, segment: Segment, given: tuple[Floats, ...]) -> Planned:
         graph, outer, local = self.graph(segment, given)
@@ -246,8 +365,13 @@ class Engine:
 
     @property
     def nodes(self) -> int:
-        """How many nodes this run has computed."""
+        """How many nodes this run has, with those that equal others."""
         return self.planned.count
+
+    @property
+    def equal_nodes(self) -> int:
+        """How many of these were not executed, as they equal others."""
+        return int(self.equal.spared(self.planned.count).sum()) if self._looking else 0
 
     @property
     def plans(self) -> list[Plan]:
@@ -266,13 +390,14 @@ class Engine:
         Those of the executor's tape are made now, by the rule that it follows: the same batches, whose lanes
         it may have had in another order.
         """
-        planned, found = iter(self.plans), []
-        for held, own in zip(self._recorded, self.segments, strict=True):
+        found = []
+        for number, (held, own) in enumerate(zip(self._recorded, self.segments, strict=True)):
             if isinstance(held, Segment):
-                made = next(planned)
-                found.append((made.graph, made.schedule))
-            else:
-                graph = self.graph(own)[0]
+                if (made := self._made.get(number)) is not None:
+                    found.append((self._named(made.graph, own), made.schedule))
+                continue
+            graph = self._distinct_graph(own)
+            if len(graph):
                 found.append((graph, self._policy.schedule(graph.dag)))
         return found
 
@@ -301,6 +426,8 @@ class Engine:
     def computed(self, references: Longs) -> Array:
         """The values of m references to executed nodes, all of one shape (m, *shape)."""
         self.prepare()
+        if self._looking:
+            references = self.equal.stands(references)
         return (self.planned if self.tape is None else self.tape).values(references)
 
     def constant(self, reference: int) -> NDArray[np.float32]:

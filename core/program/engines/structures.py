@@ -26,6 +26,7 @@ class GraphEngine(Engine):
     """Schedules each structure that it meets once, by the policy, and all instances of it alike."""
 
     compiled = False
+    looks_for_equal = False
 
     def __init__(self, *parts: Any) -> None:  # noqa: ANN401 (as of `Engine`)
         self._known: dict[Structure, Schedule] = {}

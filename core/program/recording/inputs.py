@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
+from abw.core.graph.consing import DedupMode, Patience
 from abw.core.ir.cell import Shape
 from abw.core.ir.network import Constant, Network
 from abw.core.jit.decorators import njit
@@ -19,6 +20,8 @@ from abw.core.program.recording.recorder import Longs, Segment
 Floats = NDArray[np.float32]
 
 
+# It pays to look for equal rows where so many were added for each that is kept.
+PAYS = 1.25
 # Rows of a constant that there is room for at first.
 LEAST = 64
 
@@ -39,10 +42,13 @@ class InputRows:
     """The rows that the instances of a mini-batch bring along, by their constants (`Network.given`).
 
     Rows are numbered on from run to run, so that one of an earlier run is known as such. `stack` makes an
-    array (n, *shape) of n objects given to `later`.
+    array (n, *shape) of n objects given to `later`. Rows of equal bits are one, where `dedup` says so.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dedup: DedupMode = "off") -> None:
+        self._patience = Patience(dedup)
+        self._seen: dict[tuple[int, bytes], int] | None = None
+        self._added = 0
         self.stack: Callable[[Sequence[Any]], Floats] = _together
         self._rows: dict[int, Floats] = {}
         self._count: dict[int, int] = {}
@@ -56,6 +62,9 @@ class InputRows:
 
     def begin(self) -> None:
         """Begin a run; the rows of the one before are gone."""
+        if self._seen is not None and self._added:
+            self._patience.learn(paid=self._added >= PAYS * len(self._seen))
+        self._seen, self._added = ({} if self._patience.begin() else None), 0
         for number, count in self._count.items():
             self._first[number] += count
             self._count[number] = 0
@@ -79,8 +88,14 @@ class InputRows:
         if not put(rows, count, values.ravel()):
             at = np.argwhere(~np.isfinite(rows[count].reshape(constant.shape)))[0].tolist()
             raise AbwError(f"{what} is given {values[tuple(at)]} at {at}: a number has to be finite")
+        row = (self._first[number] + count) % constant.rows
+        if self._seen is not None:
+            self._added += 1
+            known = self._seen.setdefault((number, rows[count].tobytes()), row)
+            if known != row:
+                return known
         self._count[number] = count + 1
-        return (self._first[number] + count) % constant.rows
+        return row
 
     def later(self, constant: Constant, given: object) -> int:
         """Add a row that `stack` makes of an object together with all others, when it is first read."""

@@ -15,6 +15,8 @@ from abw.core.exec.registry import get_executor
 from abw.core.grad.graph import training_graph
 from abw.core.grad.network import Training, training_network
 from abw.core.grad.schedule import training_schedule
+from abw.core.graph.consing import LEAST_NODES, DedupMode
+from abw.core.graph.dedup import dedup, keys_of
 from abw.core.graph.graph import ResultRefs
 from abw.core.ir.cell import Shape
 from abw.core.ir.network import Network
@@ -39,9 +41,18 @@ class ProgramBackward:
     """
 
     def __init__(
-        self, params: Params, policy: Policy, executor: str = "cpu", threads: int | None = None
+        self,
+        params: Params,
+        policy: Policy,
+        executor: str = "cpu",
+        threads: int | None = None,
+        dedup: DedupMode = "auto",
     ) -> None:
-        """Errors: AbwError for an executor that cannot stop between the passes."""
+        """`dedup`: leave out equal nodes always, never, or of graphs that are large enough.
+
+        Errors: AbwError for an executor that cannot stop between the passes.
+        """
+        self._dedup = dedup
         self.params, self.policy = params, policy
         self._name, self._threads = executor, threads
         self.executor = self._new()
@@ -78,6 +89,7 @@ class ProgramBackward:
         self.training = training_network(source, [name for name, _ in outputs])
         self.executor.prepare(self.training.network, self.params, self._threads)
         self._made_for, self._outdated = (network, shapes), False
+        self._keys = keys_of(source)
         return self.training
 
     def planned(self, recorded: Recorded, handles: Mapping[Shape, list[int]]) -> Passes:
@@ -98,6 +110,8 @@ class ProgramBackward:
         if not given:
             given = tuple(np.zeros((0, *source.constants[n].shape), np.float32) for n in source.given)
         graph = replace(recorded.graph, network=source, results=tuple(results), given=given)
+        if self._dedup == "on" or (self._dedup == "auto" and len(graph) >= LEAST_NODES):
+            graph = dedup(graph, self._keys)
         schedule = self.policy.schedule(graph.dag)
         made = training_graph(training, graph, gradients)
         arranged = self.executor.arrange(made.graph, training_schedule(made, schedule))

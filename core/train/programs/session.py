@@ -23,6 +23,7 @@ from abw.core.data.plain import Plain
 from abw.core.exec.gradient import Gradient
 from abw.core.exec.params import Params
 from abw.core.exec.trained import load_weights
+from abw.core.graph.consing import DedupMode
 from abw.core.ir.network import Network
 from abw.core.ir.training import Metric, Training
 from abw.core.program.net import NetOverrides
@@ -61,13 +62,17 @@ class ProgramTraining:
     executor: str = "cpu"
     threads: int | None = None
     seed: int = 0
+    dedup: DedupMode = "auto"
     every: float = 60.0
     allow_outside: bool = False
 
     @property
     def overrides(self) -> NetOverrides:
         """How `abw.cells` in the program's file makes its net."""
-        same = {name: getattr(self, name) for name in ("dims", "weights", "threads", "seed", "allow_outside")}
+        same = {
+            name: getattr(self, name)
+            for name in ("dims", "weights", "threads", "seed", "dedup", "allow_outside")
+        }
         return NetOverrides(**same)
 
 

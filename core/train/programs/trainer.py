@@ -62,7 +62,9 @@ class ProgramTrainer:
         self.raised: Callable[[BaseException, int], BaseException] | None = None
         self._session = session = session_of(net)
         params = session.engine().params.flattened()
-        self.passes = ProgramBackward(params, get_policy(policy), executor, threads or session.how.threads)
+        self.passes = ProgramBackward(
+            params, get_policy(policy), executor, threads or session.how.threads, session.how.dedup
+        )
         self.stepper = Stepper(training.optimizer, params, len(params.values))
         session.weigh = self._weights
         session.update()

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from abw.core.exec.cpu.llvm.kernel import SLOT_WORDS
 from abw.core.exec.cpu.tape import state as at
+from abw.core.graph.consing import sort_pair, stands_for
 from abw.core.graph.growing.state import DONE, FAILED, FULL, PAUSED
 from abw.core.jit.addresses import bytes_in, call, ints_at, ints_in, longs_at, longs_in
 from abw.core.jit.decorators import inner, njit
@@ -79,26 +80,33 @@ def advance(state: Longs, words: int, length: int, first: int) -> int:
         ints_at(by_type + 8 * types, types),
         ints_at(by_type + 12 * types, types),
     )
-    count, work = _read(state, longs_at(words, length), first, nodes, reads, ready.end)
+    count, work, used = _read(state, longs_at(words, length), first, nodes, reads, ready.end)
     if count < 0:
         return FAILED
     if work >= state[at.LIMIT]:
         return PAUSED
     if not _fits(state, ready.end):
         return FULL
-    _begin(state, first, count, nodes, reads, ready)
+    left = _begin(state, first, count, nodes, reads, ready)
     done = 0
-    while done < count:
+    while done < left:
         t = critical_type(Paths(nodes.path, ready.longest, ready.number, ready.end))
         done += _run(state, t, first, nodes, reads, ready)
+    if state[at.LOOKS] != 0:
+        longs_in(state, at.USED)[0] = used
+        if left < count:
+            _refer(state, first, count, nodes)
     return DONE
 
 
 @inner
-def _read(state: Longs, words: Longs, first: int, nodes: Nodes, reads: Reads, sizes: Ints) -> tuple[int, int]:
-    """What the words say: how many nodes there are, -1 where one reads what is gone, and their arithmetic.
+def _read(
+    state: Longs, words: Longs, first: int, nodes: Nodes, reads: Reads, sizes: Ints
+) -> tuple[int, int, int]:
+    """What the words say: how many nodes there are, -1 where one reads what is gone, their arithmetic, and
+    how many keys are used then.
 
-    `sizes`: of each type, becomes how many there are.
+    `sizes`: of each type, becomes how many there are, without those that equal others: they miss -1 nodes.
     """
     slots, flops, reduces = (
         ints_in(state, at.TYPE_SLOTS),
@@ -109,12 +117,23 @@ def _read(state: Longs, words: Longs, first: int, nodes: Nodes, reads: Reads, si
     type_of, width = ints_in(state, at.TYPE), state[at.WIDTH]
     base, bits, shift = state[at.BASE], state[at.BITS], state[at.SHIFT]
     operand, following, owner = reads
+    looks, used = state[at.LOOKS] != 0, 0
+    # without `LOOKS` these are not read
+    same, known_at, keys, table = (
+        ints_in(state, at.SAME),
+        ints_in(state, at.AT),
+        ints_in(state, at.KEYS),
+        ints_in(state, at.TABLE),
+    )
+    pairs = bytes_in(state, at.PAIRS)
+    if looks:
+        used = longs_in(state, at.USED)[0]
     sizes[:] = 0
     place, n, work = 0, 0, 0
     while place < len(words):
         t = words[place] & NUMBER
         if t >= len(slots):
-            return -1, 0
+            return -1, 0, 0
         begin, length = place + 1, 1
         if reduces[t]:
             length = words[begin] if begin < len(words) else 0
@@ -122,7 +141,7 @@ def _read(state: Longs, words: Longs, first: int, nodes: Nodes, reads: Reads, si
             begin += 1
         end = begin + length * slots[t]
         if length < 1 or end > len(words):
-            return -1, 0
+            return -1, 0, 0
         nodes.type[n], nodes.begin[n], nodes.path[n] = t, begin, 1
         nodes.missing[n], nodes.head[n] = 0, NONE
         sizes[t] += 1
@@ -135,24 +154,46 @@ def _read(state: Longs, words: Longs, first: int, nodes: Nodes, reads: Reads, si
                 if reference < 0:
                     row = _constant_row(state, arena, reference)
                     if row < 0:
-                        return -1, 0
+                        return -1, 0, 0
                     operand[k] = -1 - row
+                    if looks:
+                        keys[used + 2 + k - begin] = reference
                 else:
                     reference -= base
                     node = reference >> shift
                     if reference < 0 or node >= first + n:
-                        return -1, 0
+                        return -1, 0, 0
                     if output_arena[type_of[node] * width + (reference & width - 1)] != arena:
-                        return -1, 0
+                        return -1, 0, 0
+                    if looks:
+                        node = same[node]
+                        reference = node << shift | (reference & width - 1)
+                        keys[used + 2 + k - begin] = reference
                     if node >= first:
                         following[k], owner[k] = nodes.head[node - first], n
                         nodes.head[node - first] = k
                         nodes.missing[n] += 1
                     operand[k] = reference
                 k += 1
+        if looks:
+            keys[used], keys[used + 1] = t, end - begin
+            if pairs[t]:
+                sort_pair(keys, used)
+            node = stands_for(first + n, keys, used, known_at, table)
+            same[first + n] = node
+            if node == first + n:
+                used += 2 + end - begin
+            else:
+                sizes[t] -= 1
+                work -= flops[t]
+                nodes.missing[n] = -1
+                for k in range(end - 1, begin - 1, -1):
+                    producer = (operand[k] >> shift) - first
+                    if producer >= 0:
+                        nodes.head[producer] = following[k]
         place = end
         n += 1
-    return n, work
+    return n, work, used
 
 
 @inner
@@ -172,10 +213,14 @@ def _fits(state: Longs, sizes: Ints) -> bool:
 
 
 @inner
-def _begin(state: Longs, first: int, count: int, nodes: Nodes, reads: Reads, ready: Ready) -> None:
-    """The paths from all new nodes, and the frontier before the first batch."""
+def _begin(state: Longs, first: int, count: int, nodes: Nodes, reads: Reads, ready: Ready) -> int:
+    """The paths from all new nodes, and the frontier before the first batch; how many nodes are to run."""
     slots, shift, path = ints_in(state, at.TYPE_SLOTS), state[at.SHIFT], nodes.path
+    left = 0
     for node in range(count - 1, -1, -1):
+        if nodes.missing[node] < 0:
+            continue
+        left += 1
         begin = nodes.begin[node]
         for k in range(begin, begin + slots[nodes.type[node]] * _length(state, node, nodes, reads)):
             producer = (reads.operand[k] >> shift) - first
@@ -190,6 +235,19 @@ def _begin(state: Longs, first: int, count: int, nodes: Nodes, reads: Reads, rea
     for node in range(count):
         if nodes.missing[node] == 0:
             _enter(node, nodes, ready)
+    return left
+
+
+@inner
+def _refer(state: Longs, first: int, count: int, nodes: Nodes) -> None:
+    """Give nodes that equal others the rows of these."""
+    row, same, shift = ints_in(state, at.ROW), ints_in(state, at.SAME), state[at.SHIFT]
+    outputs = ints_in(state, at.TYPE_OUTPUTS)
+    for node in range(count):
+        if nodes.missing[node] < 0:
+            here, there = first + node << shift, same[first + node] << shift
+            for o in range(outputs[nodes.type[node]]):
+                row[here + o] = row[there + o]
 
 
 @inner

@@ -41,6 +41,9 @@ def answer_round(state: Longs, head: int, first: int) -> int:
     if noted[LEAST] >= noted[BEGUN]:
         begin, length = noted[BEGIN], noted[AT] - noted[BEGIN]
         room = min(state[at.BEGIN + 1], state[at.OPERAND + 1], state[at.TYPE + 1] - first)
+        if state[at.LOOKS] != 0:
+            most = min(state[at.SAME + 1] - first, state[at.TABLE + 1] // 2 - first)
+            room = min(room, most, (state[at.KEYS + 1] - longs_in(state, at.USED)[0]) // 2)
         if length > room:  # so many nodes at most: each has a word of its own
             return FULL
         status = advance(state, noted[WORDS] + 8 * begin, length, first)

@@ -11,17 +11,18 @@ from abw.core.plan.arenas import Arenas
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
-_NUMBERS = 12
+_NUMBERS = 13
 # Words that are numbers: four that `abw.core.exec.cpu.tape.vectors` explains; the run's first reference; the
 # arithmetic from which on plans are better; where kernels have their scratch. Handles are references shifted
 # to the left by `BITS`, these are nodes shifted by `SHIFT`. The most slots and outputs of a type, and how
-# many batches ran.
-BASE, LIMIT, SCRATCH, BITS, SHIFT, SLOTS, WIDTH, BATCHES = range(LANE + 1, _NUMBERS)
+# many batches ran; whether equal nodes are looked for.
+BASE, LIMIT, SCRATCH, BITS, SHIFT, SLOTS, WIDTH, BATCHES, LOOKS = range(LANE + 1, _NUMBERS)
 
-_ARRAYS = 31
+_ARRAYS = 37
 # Words that name arrays: the address, and in the next word how many elements there are.
 #
-# - Over the run's nodes and references: `TYPE`, `ROW`.
+# - Over the run's nodes and references: `TYPE`, `ROW`; where equal nodes are looked for, of a `Consing` the
+#   arrays `SAME`, `AT`, `KEYS`, `USED`, `TABLE` and `PAIRS`.
 # - Over new nodes: where the operands `BEGIN` among the words, how many producers are `MISSING`, the `HEAD`
 #   of a list of words that read the node, the longest `PATH` from it, the `QUEUE` of ready ones.
 # - Over words: the reference of an `OPERAND`, or -1 less a constant's row; of a word that says how long the
@@ -45,6 +46,7 @@ _ARRAYS = 31
     ARENA, PITCH, ROWS, KNOWN_PTR, KNOWN, FIELDS,
     READY, FRAME, INDEX, LISTS,
     SIZE, ARGMAX, ANSWERS,
+    SAME, AT, KEYS, USED, TABLE, PAIRS,
 ) = range(_NUMBERS, _NUMBERS + 2 * _ARRAYS, 2)  # fmt: skip
 
 WORDS = _NUMBERS + 2 * _ARRAYS

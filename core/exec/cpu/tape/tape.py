@@ -20,6 +20,7 @@ from abw.core.exec.cpu.target import Target
 from abw.core.exec.interface import HEAD, MOST_BEST, Advanced, Array, Picked
 from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.result_guard import RunEpochs
+from abw.core.graph.consing import Consing
 from abw.core.graph.growing.state import DONE, FAILED, FULL, PAUSED
 from abw.core.jit.pointers import Pointer, Table, address
 from abw.core.plan.arenas import Arenas
@@ -121,6 +122,7 @@ class CompiledTape:
     def begin(self, base: int) -> None:
         """Begin a run, and forget the values of earlier ones."""
         self._epochs.start()
+        self._words[at.LOOKS] = 0
         self._words[at.BASE], self._words[at.BATCHES] = base, 0
         for c, rows in self._given.items():
             self._fields.words[self._field[c] + at.BROUGHT] = 0
@@ -133,6 +135,20 @@ class CompiledTape:
         self._type, self._row = type, row
         self._point(at.TYPE, type)
         self._point(at.ROW, row)
+
+    def look(self, equal: Consing | None) -> None:
+        """Find equal nodes by these arrays from now on, which have room for all that comes; None: do not."""
+        self._words[at.LOOKS] = equal is not None
+        if equal is not None:
+            for word, array in (
+                (at.SAME, equal.same),
+                (at.AT, equal.at),
+                (at.KEYS, equal.keys),
+                (at.USED, equal.used),
+                (at.TABLE, equal.table),
+                (at.PAIRS, equal.pairs),
+            ):
+                self._point(word, array)
 
     def bring(self, constant: int, since: int, values: Floats) -> None:
         """Append rows of a field to those of this run. Cost: some 10 us, and a copy."""

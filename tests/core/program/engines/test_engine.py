@@ -67,7 +67,7 @@ def test_plans_are_not_kept_without_end(tmp_path: Path, monkeypatch: pytest.Monk
     net = small(tmp_path, executor="blas")
     for number in range(12):
         net.run(Programs(net).parse, [[number, 3, 1], [2]])
-        assert net._session.engine()._kept < 100
+        assert net._session.engine()._kept_nodes < 100
 
 
 def test_plans_of_all_pieces_are_right(tmp_path: Path) -> None:

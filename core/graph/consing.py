@@ -1,0 +1,216 @@
+"""Equal nodes found as nodes are appended: hash-consing, over all instances of a mini-batch.
+
+What makes nodes equal is as in `abw.core.graph.dedup`, which looks at whole graphs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abw.core.graph.dedup import MIX, SPREAD
+from abw.core.ir.network import Network
+from abw.core.jit.decorators import inner, njit
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+DedupMode = Literal["auto", "on", "off"]
+
+# Nodes that there is room for at first.
+LEAST = 1 << 10
+# `auto` does not look at fewer nodes: they take less time than the calls that look.
+LEAST_NODES = 1000
+# What `auto` reckons with: floating-point operations a second of a core, the seconds that scheduling and
+# planning take for a node, and those that looking takes for one.
+RATE, SPARED, LOOKED_AT = 60e9, 30e-9, 20e-9
+# Where looking has not paid, so many runs are skipped at most.
+LONGEST_PAUSE = 64
+
+
+def worth(nodes: int, spared: int, flops: float) -> bool:
+    """Whether looking at so many nodes pays where it spares some, and their arithmetic."""
+    return flops / RATE + spared * SPARED >= nodes * LOOKED_AT
+
+
+@dataclass(slots=True)
+class Patience:
+    """When to look for what is equal: always, never, or (`auto`) less often where that has not paid.
+
+    `pause`: how many runs are still skipped; `next_pause`: how many will be the next time.
+    """
+
+    mode: DedupMode
+    pause: int = 0
+    next_pause: int = 1
+
+    def begin(self) -> bool:
+        """Begin a run; whether to look in it."""
+        if self.mode == "auto" and self.pause:
+            self.pause -= 1
+            return False
+        return self.mode != "off"
+
+    def learn(self, *, paid: bool) -> None:
+        """Say whether looking has paid in the last run."""
+        if paid:
+            self.next_pause = 1
+        else:
+            self.pause, self.next_pause = self.next_pause, min(2 * self.next_pause, LONGEST_PAUSE)
+
+
+class Consing:
+    """Which node stands for each of a run's nodes: the first of its type that reads equal values.
+
+    `same` (room,): by the node's number. `at` (room,): where what a node was known by begins among `keys`:
+    its type, the number of its operands, and these, as references to nodes that stand for others. `used`
+    (1,): how many numbers of `keys` are taken. `table`: an open hash table of nodes, -1 where it is empty.
+    `pairs` (T,): whether a type is a sum, whose two operands may change places.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.pairs = np.array([t.reduction == "sum" and len(t.slots) == 1 for t in network.types], np.uint8)
+        self._shift = network.width.bit_length() - 1
+        self.used = np.zeros(1, np.int64)
+        self.same, self.at, self.keys = (np.empty(0, np.int32) for _ in range(3))
+        self.table = np.empty(0, np.int32)
+
+    def begin(self) -> None:
+        """Begin a run."""
+        self.used[0] = 0
+        self.table[:] = -1
+
+    def reserve(self, before: int, nodes: int, operands: int) -> bool:
+        """Have room for more nodes behind `before` that are there; whether arrays were replaced for that."""
+        needed = before + nodes
+        keys = int(self.used[0]) + operands + 2 * nodes
+        if needed <= len(self.same) and keys <= len(self.keys):
+            return False
+        if needed > len(self.same):
+            room = max(LEAST, 2 * needed)
+            self.same, self.at = (_longer(array, room) for array in (self.same, self.at))
+            self.table = np.full(1 << (2 * room - 1).bit_length(), -1, np.int32)
+            _enter_all(self.same[:before], self.at, self.keys, self.table)
+        if keys > len(self.keys):
+            self.keys = _longer(self.keys, max(4 * LEAST, 2 * keys))
+        return True
+
+    def number(self, first: int, types: Ints, operand_ptr: Ints, operand: Ints) -> Ints:
+        """The nodes (n,) that stand for the next n, of which the run has `first`; references are renamed in
+        place. Cost: some 20 ns a node.
+        """
+        self.reserve(first, len(types), len(operand))
+        _number(
+            (first, self._shift), (types, operand_ptr, operand), self.pairs, self.same,
+            self.at, self.keys, self.used, self.table,
+        )  # fmt: skip
+        return self.same[first : first + len(types)]
+
+    def stands(self, references: NDArray[np.int64]) -> NDArray[np.int64]:
+        """References of nodes, as those of the nodes that stand for them."""
+        node, output = references >> self._shift, references & ((1 << self._shift) - 1)
+        return np.asarray((self.same[node].astype(np.int64) << self._shift) | output)
+
+    def spared(self, count: int) -> NDArray[np.bool_]:
+        """Which of the run's nodes (count,) others stand for."""
+        return np.asarray(self.same[:count] != np.arange(count))
+
+
+def _longer(array: Ints, room: int) -> Ints:
+    made = np.empty(room, np.int32)
+    made[: len(array)] = array
+    return made
+
+
+@inner
+def place(keys: Ints, begin: int, table: Ints) -> int:
+    """Where what begins there among keys is looked for first."""
+    h = np.uint64(keys[begin] + 1) * np.uint64(MIX)
+    for i in range(begin + 2, begin + 2 + keys[begin + 1]):
+        h = (h + np.uint64(np.uint32(keys[i]))) * np.uint64(SPREAD)
+    h ^= h >> np.uint64(32)
+    return int((h * np.uint64(MIX)) >> np.uint64(33)) & (len(table) - 1)
+
+
+@inner
+def stands_for(node: int, keys: Ints, begin: int, at: Ints, table: Ints) -> int:
+    """The node that stands for one that is known by what begins there among keys: an earlier one, or itself,
+    which is entered then.
+    """
+    full, size = len(table) - 1, keys[begin + 1] + 2
+    p = place(keys, begin, table)
+    while table[p] >= 0:
+        other = table[p]
+        if other == node:
+            break
+        same, there = True, at[other]
+        for i in range(size):
+            if keys[there + i] != keys[begin + i]:
+                same = False
+                break
+        if same:
+            return int(other)
+        p = (p + 1) & full
+    table[p], at[node] = node, begin
+    return node
+
+
+@inner
+def sort_pair(keys: Ints, begin: int) -> None:
+    """Sort the operands of a sum of two: a + b and b + a have the same bits."""
+    if keys[begin + 1] == 2 and keys[begin + 2] > keys[begin + 3]:
+        keys[begin + 2], keys[begin + 3] = keys[begin + 3], keys[begin + 2]
+
+
+@njit
+def _number(
+    numbers: tuple[int, int],
+    nodes: tuple[Ints, Ints, Ints],
+    pairs: Bytes,
+    same: Ints,
+    at: Ints,
+    keys: Ints,
+    used: Longs,
+    table: Ints,
+) -> None:
+    """Find what stands for each of some nodes, in their order; rename the references to these."""
+    first, shift = numbers
+    types, ptr, operand = nodes
+    end, mask = used[0], (1 << shift) - 1
+    for v in range(len(types)):
+        low, high = ptr[v], ptr[v + 1]
+        keys[end], keys[end + 1] = types[v], high - low
+        for k in range(low, high):
+            reference = operand[k]
+            if reference >= 0:
+                reference = same[reference >> shift] << shift | (reference & mask)
+                operand[k] = reference
+            keys[end + 2 + k - low] = reference
+        if pairs[types[v]]:
+            sort_pair(keys, end)
+        same[first + v] = stands_for(first + v, keys, end, at, table)
+        if same[first + v] == first + v:
+            end += 2 + high - low
+    used[0] = end
+
+
+@njit
+def _enter_all(same: Ints, at: Ints, keys: Ints, table: Ints) -> None:
+    """Enter the nodes that stand for themselves into an empty table."""
+    for v in range(len(same)):
+        if same[v] != v:
+            continue
+        p = place(keys, at[v], table)
+        while table[p] >= 0:
+            p = (p + 1) & (len(table) - 1)
+        table[p] = v
+
+
+def distinct(same: Ints, first: int) -> tuple[NDArray[np.bool_], Ints]:
+    """Of nodes from number `first` on: which stand for themselves, and the number of each among these."""
+    kept = same == np.arange(first, first + len(same))
+    return kept, (np.cumsum(kept) - 1).astype(np.int32)
