@@ -91,7 +91,7 @@ class Batched:
         self._rewriter = Rewriter(self._cells, method)
         self._passes: Passes | None = None
         self._run: Any = None
-        self.nodes = self.batches = 0
+        self.nodes = 0
 
     def __call__(self, *columns: Sequence[Any]) -> list[Any]:
         """Run the model for each instance: item i of each column are its arguments.
@@ -147,7 +147,6 @@ class Batched:
                 outputs = None if cells.stale else self._finished(tasks, runner, items, first)
                 if outputs is not None:
                     done = runner
-                    self.nodes, self.batches = runner.engine.nodes, runner.engine.batches
                     return outputs
             except RestartError:
                 pass
@@ -168,6 +167,7 @@ class Batched:
         cells = self._cells
         if cells.learns():
             graph, local = runner.recorded()
+            self.nodes = len(graph)
             reader: Any = None
             if not cells.stale:
                 self._raise_failed(tasks, items, first)
@@ -179,7 +179,7 @@ class Batched:
                 if cells.stale:
                     return None
             self._raise_failed(tasks, items, first)
-            reader = _Plain(runner)
+            self.nodes, reader = runner.engine.nodes, _Plain(runner)
         return None if cells.stale else outputs_of([task.ended.result for task in tasks], reader)
 
     def _passes_of(self, network: Network) -> Passes:

@@ -14,7 +14,7 @@ from abw.cli.groups import Group
 FOLDERS = {
     "executors": "cpu precision threads cuda",
     "whole": "e2e dedup one plans reading cold memory libraries peers models paper growth programs train "
-    "serve",
+    "serve torch-models",
     "graphs": "policies layout",
 }
 BENCHES = {name: folder for folder, names in FOLDERS.items() for name in names.split()}
@@ -24,7 +24,8 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401
     """The command of a bench, made when it is looked for."""
     if name not in BENCHES:
         raise AttributeError(name)
-    return command(getattr(import_module(f"abw.bench.{BENCHES[name]}.{name}"), name))
+    module = name.replace("-", "_")
+    return command(getattr(import_module(f"abw.bench.{BENCHES[name]}.{module}"), module))
 
 
 class Benches(Group):

@@ -28,6 +28,7 @@ from abw.bench.whole.peers import PEERS, peers
 from abw.bench.whole.plans import plans
 from abw.bench.whole.programs import programs
 from abw.bench.whole.reading import reading
+from abw.bench.whole.torch_models import torch_models
 from abw.bench.whole.train import train
 from abw.bench.workloads import CASES, MODELS
 from abw.core.api import load
@@ -218,6 +219,13 @@ def test_programs(specs: Path, data: Path) -> None:
     assert trees["trees"] > 40 and trees["nodes"] > 500
     assert [row["batch"] for row in found["beam of 4"]] == [1, 8, 64] * 2
     assert all(("over_torch_times" in row) == TORCH for row in found["beam of 4"])
+
+
+@pytest.mark.skipif(not TORCH, reason="needs PyTorch: pip install torch")
+def test_torch_models(data: Path) -> None:
+    found = by_table(torch_models(data, [8], 3, 1))
+    assert len(found["forward"]) == len(found["forward, loss and backward"]) == 5
+    assert all(row["nodes"] > 0 and row["largest_error"] < 1e-5 for row in found["forward"])
 
 
 def test_growth(specs: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
