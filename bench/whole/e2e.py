@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import time
-from itertools import product
+from dataclasses import replace
+from functools import partial
+from itertools import islice, product
 from statistics import median
 
 from abw.bench.options import SPECS, BatchSizes, DataDir, Hidden, Runs, SpecsDir
 from abw.bench.rows import Row, Rows
-from abw.bench.workloads import CASES, model_of, outputs_of, ready
+from abw.bench.timing import interleaved
+from abw.bench.workloads import CASES, Ready, model_of, outputs_of, ready
 from abw.core.base.progress import Clock
+from abw.core.ir.model import Model
+from abw.core.run.onepass.onepass import Passes
 from abw.core.run.options import PRESETS
 from abw.core.run.workload import open_workload, read_instances
+from abw.core.store.outputs import outputs_of as outputs_of_model
 
 STEPS = ("read", "construct", "schedule", "plan", "execute", "outputs")
 
@@ -23,7 +29,11 @@ def e2e(
     batch: BatchSizes = [64, 256],
     runs: Runs = 9,
 ) -> Rows:
-    """Time each step from text to outputs, on one thread and one mini-batch."""
+    """Time each step from text to outputs, on one thread and one mini-batch.
+
+    `pass` is the same by one compiled pass, `pass_outside` what of it is outside the kernels; none where the
+    mini-batch is left to the steps.
+    """
     for chosen, instances in product(CASES, batch):
         ours = ready(model_of(chosen, specs, data, hidden, instances), PRESETS["abw"])
         clocks, nodes = [], 0
@@ -42,6 +52,7 @@ def e2e(
             nodes = len(made.graph)
         seconds = {name: median(clock.seconds[name] for clock in clocks[1:]) for name in STEPS}
         total = sum(seconds.values())
+        passed, kernels = _passed(ours, instances, runs)
         yield Row(
             "",
             model=chosen.name,
@@ -49,5 +60,29 @@ def e2e(
             nodes=nodes,
             **{f"{step}_seconds": taken for step, taken in seconds.items()},
             outside_share=1 - seconds["execute"] / total,
+            pass_seconds=passed,
+            pass_outside_share=None if passed is None else 1 - kernels / passed,
             instances_per_second=instances / total,
         )
+
+
+def _passed(ours: Ready, instances: int, runs: int) -> tuple[float | None, float]:
+    """The seconds of one pass, and of its kernels; None where there is no pass."""
+    networks = replace(ours.networks, equal=None)  # all nodes are computed, as by the steps
+    made = Passes(ours.model, networks, ours.executor, outputs_of_model(ours.model)).make(ours.policy)
+    texts = _texts(ours.model, instances)
+    if made is None or made.untexted or made.objects(texts) is None:
+        return None, 0.0
+    taken = interleaved({"pass": partial(made.objects, texts), "kernels": made.kernels}, runs, warming=1)
+    return taken["pass"], taken["kernels"]
+
+
+def _texts(model: Model, instances: int) -> list[str]:
+    """The texts of a file's first instances."""
+    with model.data.path.open(encoding="utf-8") as file:
+        lines = (line.rstrip("\n") for line in file if line.strip())
+        if model.data.format != "lattice":
+            return list(islice(lines, instances))
+        next(lines)
+        lengths = islice(lines, instances)
+        return ["\n".join([length, *islice(lines, int(length) + 1)]) for length in lengths]

@@ -74,6 +74,7 @@ def test_e2e(specs: Path, data: Path) -> None:
         seconds = {step: row[f"{step}_seconds"] for step in STEPS}
         assert min(seconds.values()) > 0
         assert row["outside_share"] == pytest.approx(1 - seconds["execute"] / sum(seconds.values()))
+        assert (row["pass_seconds"] is None) == (row["model"] == "BiLSTM-Tagger-withchar")
 
 
 def test_one(specs: Path, data: Path) -> None:

@@ -66,12 +66,12 @@ def write_all(instances: int, count: int, format: int, out: Bytes, space: Longs,
             out[at] = _NEWLINE
             at += 1
             if format == LATTICE:
-                out[at], out[at + 1] = 1, _NEWLINE
+                out[at], out[at + 1] = _PARTING, _NEWLINE
                 at += 2
         obj = list_item(instances, i)
         kind = kind_of(obj, kinds)
-        if kind == _TEXT and format != LATTICE:
-            at = _line(obj, begin, room, at, words)
+        if kind == _TEXT:
+            at = _line(obj, format == LATTICE, begin, room, at, words)
         elif format == TREES:
             at = _tree(obj, begin, room, at, words, kinds)
         elif format == JSON and kind == _MAPPING:
@@ -120,19 +120,19 @@ def _bytes_of(obj: int, words: int) -> int:
 
 
 @fragment
-def _line(obj: int, out: int, room: int, at: int, words: int) -> int:
-    """Write a text as it is."""
+def _line(obj: int, several: bool, out: int, room: int, at: int, words: int) -> int:
+    """Write a text as it is: a line, or several."""
     found = _bytes_of(obj, words)
     if found == 0:
         return LEFT
     size = longs_at(words, 1)[0]
     if at + size + _SPARE > room:
         return ROOM
-    text, place, lines = bytes_at(found, size), bytes_at(out + at, size), 0
+    text, place, wrong = bytes_at(found, size), bytes_at(out + at, size), 0
     for i in range(size):
         place[i] = text[i]
-        lines += text[i] == _NEWLINE
-    return LEFT if lines > 0 or size == 0 or text[0] == _MARK else at + size
+        wrong += text[i] == (_PARTING if several else _NEWLINE)
+    return LEFT if wrong > 0 or size == 0 or text[0] == _MARK else at + size
 
 
 # Bytes: as `objects._word` and JSON forbid them.
@@ -147,7 +147,7 @@ _NEWLINE, _BLANK, _QUOTE, _BRACKET, _CLOSING, _MINUS, _DIGIT, _BACKSLASH, _BAR =
     92,
     124,
 )
-_COMMA, _COLON, _MARK = 44, 58, 0xEF
+_COMMA, _COLON, _MARK, _PARTING = 44, 58, 0xEF, 1
 # What may not be in a word, beside blanks: nothing, brackets, bars; of a text of JSON quotes, and blanks may.
 _NOTHING, _BRACKETS, _BARS, _QUOTES = range(4)
 
@@ -360,7 +360,7 @@ def _pair(obj: int, out: int, room: int, at: int, words: int, types: int) -> int
     for side in range(2):
         item = _item(obj, kind, side)
         if kind_of(item, types) == _TEXT:
-            at = _line(item, out, room, at, words)
+            at = _line(item, False, out, room, at, words)
         else:
             at = _rows(item, WORDS, out, room, at, words, types)
         if at < 0:

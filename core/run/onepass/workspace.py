@@ -174,7 +174,7 @@ class Workspace:
         ids = self._array(int(self.words[at.IDS]) - self._at, (3, lines), np.int32)[:, :count]
         if not ids[0].any():
             return None
-        data = b"" if self._text is None else self._text.tobytes()
+        data = b"" if self.text is None else self.text.tobytes()
         return [id_of(data, *row) for row in ids.T.tolist()]
 
     def table(self, stages: Sequence[Stage]) -> Table:
@@ -194,7 +194,7 @@ class Workspace:
             self.point(at.STAGES, stages)
         if text is None:
             words[at.FIRST], words[at.LAST] = first, last
-        self._text, self._count = text, last - first
+        self.text, self._count = text, last - first
         self._executor.run_alone()
         while True:
             if text is None:
