@@ -193,6 +193,10 @@ def _output(words: int, k: int) -> int:
     if full(words):
         return MORE
     vertices, offsets = ints_at(output[AT_VERTEX], count), longs_at(output[AT_OFFSETS], instances + 1)
+    only = produced[output[BEGIN], 0]
+    if output[END] - output[BEGIN] == 1 and own[only, ROWS] < 0:
+        _of_cells(words, k, only, produced[output[BEGIN], 1])
+        return FINE
     instance, behind = 0, start[first + 1] - base
     offsets[0] = 0
     for i in range(count):
@@ -218,6 +222,41 @@ def _output(words: int, k: int) -> int:
     for later in range(instance + 1, instances + 1):
         offsets[later] = count
     return FINE
+
+
+@fragment
+def _of_cells(words: int, k: int, t: int, o: int) -> None:
+    """Copy one output that is a cell's: all of its values lie in one arena.
+
+    What is the same for all of them is read once: the compiler does not know that no copy changes it.
+    """
+    state = longs_at(words, at.WORDS)
+    types, width, first = state[at.TYPES], state[at.WIDTH], state[at.FIRST]
+    output, start = longs_at(state[at.OUTPUTS] + 8 * k, OF_OUTPUT), longs_in(state, at.START)
+    arena = int_table(state[at.OUTPUT_ARENA], types, width)[t, o]
+    begin, pitch = longs_in(state, at.ARENA)[arena], longs_in(state, at.PITCH)[arena]
+    count, matrix, floats, padded = output[VALUES], output[MATRIX], output[FLOATS], output[PADDED]
+    node = long_table(state[at.OWN], types + 1, FIELDS)[t, FIRST]
+    row, own = ints_at(state[at.ROW], at.ENDLESS), ints_at(state[at.SPACE], at.ENDLESS)
+    span = start[state[at.LAST]] - start[first] + BEFORE
+    to = output[AT_VALUES]
+    for i in range(count):
+        source = begin + row[(node + i) * width + o] * pitch
+        for r in range(matrix):
+            given, place = floats_at(source + 4 * r * padded, floats), floats_at(to, floats)
+            for j in range(floats):
+                place[j] = given[j]
+            to += 4 * floats
+    vertices, offsets = ints_at(output[AT_VERTEX], count), longs_at(output[AT_OFFSETS], at.ENDLESS)
+    i, low = 0, BEFORE + at.ZERO
+    for instance in range(state[at.LAST] - first):
+        offsets[instance] = i
+        high = start[first + instance + 1] - start[first] + BEFORE
+        while i < count and own[t * span + i] < high:
+            vertices[i] = own[t * span + i] - low - 1
+            i += 1
+        low = high
+    offsets[state[at.LAST] - first] = count
 
 
 @fragment

@@ -106,7 +106,7 @@ def test_other_objects_are_written_so_or_left(data: st.DataObject, format: str) 
         ("trees", "(1 a)\n"), ("trees", "\ufeff(1 a)"), ("trees", ""), ("trees", "\ud800"),
         ("trees", (1, "\ud800")), ("trees", (1,)), ("trees", (1, 2)), ("trees", ((1,), "a")),
         ("trees", {}), ("trees", np.float32(1)),
-        ("words", [1]), ("words", []), ("pairs", ("a\nb", "c")), ("pairs", ("a",)), 
+        ("words", [1]), ("words", []), ("pairs", ("a\nb", "c")), ("pairs", ("a",)),
         ("lattice", "1\n0\n0\n\x01"),
         ("lattice", [[(0,)]]), ("tags", [("a", "b", "c")]), ("json", [1]), ("json", {1: 2}),
         ("json", {"a": True}),

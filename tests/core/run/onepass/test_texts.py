@@ -354,3 +354,27 @@ def test_no_pass_for_what_it_cannot_take() -> None:
 def test_check_says_why_a_call_is_no_pass(name: str, said: str | None) -> None:
     found = inspect(ROOT / "specs" / f"{name}.yaml", Overrides(limit=3), "cell", "depth")
     assert found["one_pass"] == said
+
+
+@settings(max_examples=150)
+@given(
+    st.data(), st.sampled_from(["treelstm", "lattice", "attention-nmt", "bilstm", "rings", "torch-childsum"])
+)
+def test_damaged_texts_end_as_the_ordinary_way_does(data: st.DataObject, name: str) -> None:
+    made, some = model(name), list(texts(name)[:2])
+    which = data.draw(st.integers(0, len(some) - 1))
+    text = some[which]
+    for _ in range(data.draw(st.integers(1, 3))):
+        begin = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(begin, min(len(text), begin + 4)))
+        piece = data.draw(st.sampled_from(["", "\n", "(", ")", " ", "|", "|||", '"', "0", "9" * 12, "é"]))
+        text = text[:begin] + piece + text[end:]
+    some[which] = text
+    found = the_pass(made).objects(some)
+    try:
+        expected = ordinary(made, some)
+    except AbwError:
+        assert found is None
+        return
+    if found is not None:
+        same(found, expected)
