@@ -33,7 +33,7 @@ BUDGETS = {
     "core/plan": (1_350, 11_000),
     "core/policy": (5_150, 38_900),
     "core/program": (5_600, 36_600),
-    "core/run": (7_500, 61_500),
+    "core/run": (7_800, 64_500),
     "core/scale": (1_000, 7_500),
     "core/script": (1_050, 8_000),
     "core/serve": (2_950, 20_300),
