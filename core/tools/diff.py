@@ -18,7 +18,7 @@ from abw.core.store.trainings import StoredTraining
 # What was asked for, and what was counted, by the names in reports.
 OPTIONS = (
     "model", "spec", "data", "dims", "policy", "picked", "executor", "precision", "granularity",
-    "layout", "passes", "hoist", "seed", "weights", "threads", "batch", "versions", "program",
+    "layout", "passes", "hoist", "hoisted", "seed", "weights", "threads", "batch", "versions", "program",
 )  # fmt: skip
 COUNTS = (
     "instances", "skipped", "mini_batches", "nodes", "batches", "lower_bound", "unseen_states", "launches",

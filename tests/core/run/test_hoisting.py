@@ -21,8 +21,10 @@ from abw.core.run.options import RunOptions
 from abw.core.run.pipeline import run
 from abw.core.run.workload import open_model, read_instances
 from abw.core.spec.load import Overrides
+from abw.core.store.runs import find_run, load_batch
 from abw.core.tools.explain import explain_spec
 from abw.core.tools.inspect import inspect
+from abw.viz.data.reopened import reopen
 
 SPECS = Path(__file__).parents[3] / "specs"
 
@@ -101,6 +103,18 @@ def test_what_the_user_says_counts() -> None:
     assert told["hoisted"] == ["fwd1", "bwd1"]
     told = explain_spec(SPECS / "bilstm.yaml", Overrides(dims={"hidden": 8}), "depth", Quiet())
     assert told["hoisted"] == ["fwd1", "bwd1"]
+
+
+@pytest.mark.usefixtures("_eager")
+def test_a_stored_run_is_opened_with_what_was_hoisted() -> None:
+    """Its model has the hoisted types again, though nothing would be chosen now."""
+    overrides = Overrides(dims={"hidden": 8}, batch=8, limit=16)
+    report = run(SPECS / "bilstm.yaml", overrides, RunOptions(policy="depth", dedup="on"))
+    stored = find_run(Path(report["path"]).name.split("-")[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("abw.core.run.hoisting.RATE", 1e15)
+        found = reopen(stored, 0, load_batch(stored, 0)[0], allow_outside=True)
+    assert found.graph is not None and hoisted_types(found.model or opened("bilstm", 8)) == ("fwd1", "bwd1")
 
 
 @pytest.mark.usefixtures("_eager")
