@@ -140,6 +140,19 @@ def int_rows(array: int, length: int) -> Any:  # noqa: ANN401
     return row
 
 
+def _eights_at(context: Any, address: Any, length: Any) -> Any:  # noqa: ANN401 (numba's)
+    """`eights_at(address, length)`: as `length` 64-bit numbers the eight bytes from each byte on."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ANN401
+        array = make_array(signature.return_type)(context, builder)  # type: ignore[no-untyped-call]
+        data, size = builder.inttoptr(given[0], array.data.type), ir.Constant(WORD, 8)
+        populate_array(array, data, [given[1]], [ir.Constant(WORD, 1)], size, None)  # type: ignore[no-untyped-call]
+        return array._getvalue()
+
+    made = types.Array(types.uint64, 1, "A", readonly=True, aligned=False)
+    return made(types.int64, types.int64), generate
+
+
 def _array(context: Any, builder: Any, kind: Any, address: Any, length: Any) -> Any:  # noqa: ANN401
     return _shaped(context, builder, kind, address, [length])
 
@@ -152,6 +165,7 @@ ints_at, longs_at = _arrays_of(types.int32), _arrays_of(types.int64)
 floats_at, doubles_at = _arrays_of(types.float32), _arrays_of(types.float64)
 bytes_at, bools_at = _arrays_of(types.uint8), _arrays_of(types.boolean)
 hashes_at = _arrays_of(types.uint64)
+eights_at: Any = intrinsic(_eights_at)
 # The bytes of a text, as readers take them.
 text_at = _arrays_of(types.uint8, readonly=True)
 int_table, long_table = _tables_of(types.int32), _tables_of(types.int64)

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.readers.jsonscan import TEXT, WHOLE
+from abw.core.data.readers.planscan import FIELDS as PLAN_FIELDS
+from abw.core.data.readers.planscan import NUMBERS as PLAN_NUMBERS
 from abw.core.graph.bytecode import Bytecode
 from abw.core.ir.formats import COMMON, own_fields, own_links
 from abw.core.ir.model import Model
@@ -17,7 +19,7 @@ from abw.core.ir.network import Network
 from abw.core.ir.schema import Comparison, Derived, Hop
 from abw.core.jit.pointers import Table
 from abw.core.run.onepass import bind as op
-from abw.core.run.onepass import jsonlines, read
+from abw.core.run.onepass import jsonlines, queryplans, read
 from abw.core.run.onepass.state import Stage
 from abw.core.run.onepass.vocabulary import vocabulary_of
 
@@ -55,6 +57,7 @@ FORMATS = {
     "words": Format(read.sentences, ("word",)),
     "tags": Format(read.sentences, ("word", "tag")),
     "lattice": Format(read.lattices, ("from", "to", "id", "tag")),
+    "plans": Format(queryplans.query_plans, (*queryplans.COLUMNS, *PLAN_FIELDS[len(PLAN_NUMBERS) :])),
 }
 
 
@@ -77,7 +80,7 @@ class JsonNames:
 class Binding:
     """The `steps` (n, op.WIDTH) of a model's binding, which use so many `registers`; those that the format's
     reader fills begin at `columns`. `members` (m, 256): which kinds steps mean; `vocabularies` by number;
-    `json` is what that reader goes by.
+    `json` and `plans` (n, queryplans.OF_FIELD) are what those readers go by.
     """
 
     steps: NDArray[np.int64]
@@ -86,6 +89,7 @@ class Binding:
     members: NDArray[np.bool_]
     vocabularies: tuple[Table, ...]
     json: JsonNames | None = None
+    plans: NDArray[np.int64] | None = None
 
 
 def binding_of(model: Model, network: Network, program: Bytecode, columns: Sequence[str]) -> Binding:
@@ -129,12 +133,13 @@ class _Writer:
             same.append((n, self._lookup(*lookup)))
         self.steps += [(op.SAME, to, register) for to, register in same]
         json = self._json() if self.model.data.format == "json" else None
+        plans = self._plans() if self.model.data.format == "plans" else None
         members = np.zeros((len(self.members), _KINDS), np.bool_)
         for row, kinds in zip(members, self.members, strict=True):
             row[[k for k, kind in enumerate(self.model.schema.kinds) if kind in kinds]] = True
         steps = [(*step, *[0] * (op.WIDTH - len(step))) for step in self.steps]
         table = np.array(steps, np.int64).reshape(-1, op.WIDTH)
-        return Binding(table, self.free, first, members, tuple(self.vocabularies), json)
+        return Binding(table, self.free, first, members, tuple(self.vocabularies), json, plans)
 
     def _json(self) -> JsonNames:
         """What JSON lines may hold."""
@@ -157,6 +162,15 @@ class _Writer:
             np.array(own, np.int64).reshape(-1, jsonlines.OF_FIELD),
             np.array(ways, np.int64).reshape(-1, jsonlines.OF_LINK),
         )
+
+    def _plans(self) -> NDArray[np.int64]:
+        """What becomes of query plans' fields: those that the model reads have a register, or flow in."""
+        read, flows = {name for _, name in self.program.lookups}, self.network.fields
+        own = []
+        for name in PLAN_FIELDS:
+            number = flows.index(name) if name in flows else -1
+            own.append((self.made[name] if name in read and name in self.made else -1, number))
+        return np.array(own, np.int64)
 
     def _step(self, do: int, *arguments: int, to: int | None = None) -> int:
         """Write a step; the register that it fills, by default a new one."""

@@ -55,7 +55,7 @@ _NUMBERS = 58
     SUCC_PTR, SUCC, INDEGREE, LENGTH, ROW, ROWS_NOW, CONSTANT_NOW,
 ) = range(_NUMBERS)  # fmt: skip
 
-_ARRAYS = 48
+_ARRAYS = 50
 # Words that name arrays: the address, and in the next word how many elements there are.
 #
 # - The addresses of the stages.
@@ -65,6 +65,7 @@ _ARRAYS = 48
 # - Of binding: steps, registers, the kinds that steps mean, where vocabularies lie (see `bind`).
 # - Of JSON lines: what `jsonscan.parse` is given; where vocabularies of names lie, and what is told of these
 #   (see `jsonlines`).
+# - Of query plans: known words, and what becomes of fields (see `queryplans`).
 # - Of edges: as `edges._consumers` takes them. The types in order, where there is one.
 # - Of arenas: as `plan.fill_plan` takes them.
 # - Of policies: an FSM's table and actions.
@@ -76,6 +77,7 @@ _ARRAYS = 48
     STEPS, REDUCTIONS, PRODUCERS, OWN_STATE, TABLES, GIVEN, FIELDS,
     BINDING, REGISTERS, MEMBERS, VOCABULARY,
     JSON_KEYS, JSON_POWERS, JSON_NAMES, JSON_FIELDS, JSON_LINKS,
+    PLAN_NAMES, PLAN_FIELDS,
     EDGE_SLOTS, EDGE_LISTS, EDGE_DISTINCT, ORDER,
     SLOT_ARENA, OUTPUT_ARENA, TYPE_SLOTS, REDUCES, REDUCED, CONSTANT_ROW, CONSTANT_FIRST, CONSTANT_END,
     LIST_FLOPS, PRODUCT_FLOPS, OTHER_FLOPS, LOOSE, HEAD,

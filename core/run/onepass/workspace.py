@@ -28,6 +28,7 @@ from abw.core.run.onepass import build, finish
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.answer import answer, answer_text
 from abw.core.run.onepass.binding import Binding
+from abw.core.run.onepass.queryplans import plan_names
 from abw.core.run.onepass.state import Stage
 from abw.core.run.workload import Networks
 
@@ -157,6 +158,10 @@ class Workspace:
             self.point(at.JSON_FIELDS, binding.json.fields)
             self.point(at.JSON_LINKS, binding.json.links)
             self.point(at.JSON_KEYS, _KEYS)
+            self.point(at.JSON_POWERS, POWERS)
+        if binding.plans is not None:
+            self.point(at.PLAN_NAMES, plan_names())
+            self.point(at.PLAN_FIELDS, binding.plans)
             self.point(at.JSON_POWERS, POWERS)
         for word, number in numbers.items():
             self.words[word] = number

@@ -1,0 +1,169 @@
+"""The stage that reads query plans: `abw.core.data.readers.plans`, into the block.
+
+What the scan there finds wrong, numbers that are to be read again, and fields that a node has twice end the
+pass with OTHER.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+
+from abw.core.data.readers import planscan as scanned
+from abw.core.data.readers.jsontokens import BACKSLASH
+from abw.core.data.readers.planscan import DEEPEST, DONE, Names, PlanRoom, scan_plans
+from abw.core.jit.addresses import (
+    bytes_at,
+    doubles_at,
+    doubles_in,
+    eights_at,
+    floats_at,
+    int_table,
+    ints_at,
+    longs_at,
+    longs_in,
+    text_at,
+)
+from abw.core.jit.decorators import entry, fragment
+from abw.core.jit.pointers import Table
+from abw.core.run.onepass import build
+from abw.core.run.onepass import state as at
+from abw.core.run.onepass.read import in_lines
+from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, full, take
+
+# The registers that a plan always fills, and how many there are.
+COLUMNS = ("parent", "left", "right", "kind")
+_KIND = 3
+# Of a field: its register, or the number of a field that flows in; -1 where neither is wanted.
+FIELD_TO, FIELD_OF, OF_FIELD = range(3)
+# What `PLAN_NAMES` has: addresses of the words' slots, text, begins, sizes and codes; the text's bytes; how
+# many words there are, and how many of them are keys.
+_SLOTS, _TEXT, _BEGIN, _SIZE, _CODE, _BYTES, _COUNT, _KEYS, _OF_NAMES = range(9)
+
+
+def plan_names() -> Table:
+    """The words that plans are made of, as the stage is given them."""
+    known, table = scanned.names(), Table(np.zeros(_OF_NAMES, np.int64))
+    text = np.frombuffer(cast(Any, known.eights.base), np.uint8)
+    for word, array in (_SLOTS, known.slots), (_TEXT, text), (_BEGIN, known.begin), (_SIZE, known.size):
+        table.point(word, array)
+    table.point(_CODE, known.code)
+    table.words[_BYTES], table.words[_COUNT], table.words[_KEYS] = len(text), len(known.begin), known.keys
+    return table
+
+
+@entry
+def query_plans(words: int) -> int:
+    """Registers: `COLUMNS`, and those that `PLAN_FIELDS` names. One plan may have several lines."""
+    state = longs_at(words, at.WORDS)
+    size, count, names = state[at.SIZE], state[at.COUNT], longs_in(state, at.PLAN_NAMES)
+    if size <= 8 or (count > 1 and not in_lines(words)):
+        return WRONG
+    most, values, keys = size // 5 + 4, size // 8 + 4, names[_KEYS]
+    state[at.KIND_AT], vertices = take(words, most, 1), take(words, 4 * most, 4)
+    places = take(words, 4 * values, 4), take(words, values, 8), take(words, values, 4)
+    rows, stack = take(words, 3 * (size // 10 + 4), 4), take(words, 3 * (DEEPEST + 1), 4)
+    counted, after = take(words, 4, 8), take(words, keys + 1, 4)
+    state[at.START], state[at.START + 1] = take(words, count + 1, 8), count + 1
+    if full(words):
+        return MORE
+    known = Names(
+        int_table(names[_SLOTS], 2, scanned._SLOTS),
+        eights_at(names[_TEXT], names[_BYTES] - 7),
+        ints_at(names[_BEGIN], names[_COUNT]),
+        ints_at(names[_SIZE], names[_COUNT]),
+        ints_at(names[_CODE], names[_COUNT]),
+        keys,
+    )
+    room = PlanRoom(
+        bytes_at(state[at.KIND_AT], most),
+        int_table(vertices, 4, most),
+        int_table(places[0], 4, values),
+        doubles_at(places[1], values),
+        ints_at(places[2], values),
+        int_table(rows, 3, size // 10 + 4),
+        int_table(stack, 3, DEEPEST + 1),
+        longs_at(counted, 4),
+        ints_at(after, keys + 1),
+    )
+    for i in range(4):
+        room.counts[i] = 0
+    for i in range(keys + 1):
+        room.next[i] = 0
+    text, powers = text_at(state[at.TEXT], size), doubles_in(state, at.JSON_POWERS)
+    eights = eights_at(state[at.TEXT], size - 7)
+    seen, _, code, _ = scan_plans(text, eights, at.ZERO, at.ZERO, count + 1, known, powers, room)
+    if code != DONE or seen != count or room.counts[scanned._HARD] > 0:
+        return OTHER
+    start = longs_in(state, at.START)
+    for i in range(count):
+        start[i] = room.rows[0, i]
+        if count > 1 and room.rows[1, i] != i:  # its line
+            return WRONG
+    start[count] = state[at.VERTICES] = room.counts[scanned._VERTICES]
+    registers, first = longs_in(state, at.REGISTERS), state[at.COLUMNS]
+    for c in range(_KIND):
+        registers[2 * (first + c)] = -1
+        registers[2 * (first + c) + 1] = (vertices + 4 * c * most - state[at.BLOCK]) >> 2
+    return _fields(words, room)
+
+
+@fragment
+def _fields(words: int, room: PlanRoom) -> int:
+    """Write the kinds of nodes and the values of fields to their registers."""
+    state = longs_at(words, at.WORDS)
+    v, begin, registers = state[at.VERTICES], state[at.BLOCK], longs_in(state, at.REGISTERS)
+    fields, told = longs_in(state, at.PLAN_FIELDS), longs_in(state, at.FIELDS)
+    kinds, values = take(words, v, 4), room.counts[scanned._VALUES]
+    for f in range(0, len(fields), OF_FIELD):
+        to, flows = 2 * fields[f + FIELD_TO], fields[f + FIELD_OF] * build.OF_FIELD
+        if to >= 0:
+            first, second = take(words, v, 4), take(words, v, 4)
+            registers[to], registers[to + 1] = (first - begin) >> 2, (second - begin) >> 2
+            if full(words):
+                return MORE
+            one, other = ints_at(first, v), ints_at(second, v)
+            for u in range(v):
+                one[u], other[u] = 0, 0
+        elif flows >= 0:
+            told[flows + build.VERTEX], told[flows + build.ROWS] = take(words, v, 4), take(words, v, 4)
+            told[flows + build.COUNT], told[flows + build.FLOATS] = 0, 1
+    if full(words):
+        return MORE
+    to = 2 * (state[at.COLUMNS] + _KIND)
+    registers[to], registers[to + 1] = (kinds - begin) >> 2, -1
+    kind = ints_at(kinds, v)
+    for u in range(v):
+        kind[u] = np.int32(room.kind[u]) if room.kind[u] > 0 else np.int32(-1)
+    data = ints_at(begin, at.ENDLESS)
+    for m in range(values):
+        f, u = OF_FIELD * room.value[0, m], room.value[1, m]
+        to, flows = 2 * fields[f + FIELD_TO], fields[f + FIELD_OF] * build.OF_FIELD
+        if to >= 0:
+            low, high = room.value[2, m], room.value[3, m]
+            if low == high or data[registers[to + 1] + u] > 0:
+                return OTHER
+            if _escaped(words, low, high):
+                return OTHER
+            data[registers[to] + u], data[registers[to + 1] + u] = low, high
+        elif flows >= 0:
+            row = told[flows + build.COUNT]
+            vertex = ints_at(told[flows + build.VERTEX], row + 1)
+            if row > 0 and vertex[row - 1] >= u:
+                return OTHER
+            told[flows + build.COUNT] = row + 1
+            vertex[row] = u
+            floats_at(told[flows + build.ROWS], row + 1)[row] = room.number[m]
+    return FINE
+
+
+@fragment
+def _escaped(words: int, low: int, high: int) -> bool:
+    """Whether a backslash stands in a part of the text."""
+    state = longs_at(words, at.WORDS)
+    text = bytes_at(state[at.TEXT], state[at.SIZE])
+    found = False
+    for j in range(low, high):
+        found |= text[j] == BACKSLASH
+    return found
