@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.base.memory import keep_freed_memory
-from abw.core.exec.gradient import Gradient
+from abw.core.exec.gradient import Gradient, summed
 from abw.core.run.minibatches import together
 from abw.core.scale.worker import share_home, told, version_here
 from abw.core.train.learner import Found, Lesson
@@ -58,6 +58,34 @@ class Question:
 Change = tuple[Gradient, float]
 # The gradient of a share, or an error (`told`); None for a share without instances.
 Answer = Found | Mapping[str, Any] | None
+
+
+def added(one: Answer, other: Answer) -> Answer:
+    """The sum of two shares; an error if one of them is one."""
+    if one is None or isinstance(other, Mapping):
+        return other
+    if other is None or isinstance(one, Mapping):
+        return one
+    gradient = summed([one.gradient, other.gradient])
+    return Found(one.loss + other.loss, one.values + other.values, gradient)
+
+
+def _added_here(_: int, one: Answer, other: Answer) -> Answer:
+    return added(one, other)
+
+
+def added_up(answers: Sequence[Any], add: Callable[[int, Any, Any], Any] = _added_here) -> Any:  # noqa: ANN401
+    """Add shares in pairs, their sums in pairs, and so on.
+
+    The same order by whoever adds gives the same bits. `add(k, a, b)` adds those of members `k` and behind.
+    """
+    left = dict(enumerate(answers))
+    step = 1
+    while step < len(answers):
+        for k in range(0, len(answers) - step, 2 * step):
+            left[k] = add(k, left[k], left[k + step])
+        step *= 2
+    return left[0]
 
 
 class Member:
@@ -112,6 +140,10 @@ class Member:
             return learner.share(next(self._lessons)) if first < last else None
         except (AbwError, MemoryError, OSError) as error:
             return told(error)
+
+    def add(self, one: Answer, other: Answer) -> Answer:
+        """The sum of two shares."""
+        return added(one, other)
 
     def _lessons_of(self, epoch: int, step: int) -> Iterator[Lesson]:
         """This member's shares, except empty ones, of an epoch's mini-batches from a step on."""

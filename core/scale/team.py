@@ -1,6 +1,7 @@
 """A training's gradients by many processes: actors of Ray, each of which computes a share of a mini-batch.
 
-The driver adds the shares up in the order of their ranks, and every process takes the same step by the sum.
+The shares are added in pairs, these sums in pairs, and so on: by the members if they are large, so that the
+driver receives one, else by the driver. Every process takes the same step by the sum.
 So all have the same weights to the bit, and a process that dies is replaced by one with the driver's.
 """
 
@@ -17,14 +18,16 @@ from typing import Any
 from abw.core.base.errors import AbwError
 from abw.core.base.files import home
 from abw.core.base.progress import Progress
-from abw.core.exec.gradient import Gradient, summed
+from abw.core.exec.gradient import Gradient
 from abw.core.scale.cluster import SILENT, Cluster, Silence, no_abw
-from abw.core.scale.member import Answer, Begun, Change, Member, Question, State
+from abw.core.scale.member import Answer, Begun, Change, Member, Question, State, added_up
 from abw.core.train.learner import Found, NotFiniteError
 from abw.core.train.loop import LocalSteps
 
 # How often members that die are replaced in one step.
 RETRIES = 3
+# Bytes of parameters from which on members add up the shares.
+LARGE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,14 @@ class TeamOnRay:
         begun = Begun(about, folder.absolute(), home().absolute(), Path.cwd())
         with cluster.connected(progress) as ray:
             yield Team(ray, cluster, local, begun, workers, progress)
+
+
+def _required(answer: Answer) -> Answer:
+    """An answer. Errors: AbwError if it is one."""
+    if isinstance(answer, Mapping):
+        message, hint, code = answer["error"]
+        raise AbwError(message, hint=hint, exit_code=code)
+    return answer
 
 
 class Team:
@@ -87,9 +98,11 @@ class Team:
                 self._replace(question.epoch)
             left = [rank for rank in range(self._count) if rank not in answers]
             asked = {rank: self._members[rank].share.remote(question, self._change) for rank in left}
+            if not attempt and self._by_tree and (whole := self._tree(question, asked)):
+                return self._finished(whole, instances)
             answers |= self._answered(question, asked)
             if len(answers) == self._count:
-                return self._summed([answers[rank] for rank in range(self._count)], instances)
+                return self._finished(added_up([answers[rank] for rank in range(self._count)]), instances)
         gone = min(set(range(self._count)) - set(answers)) + 1
         message = (
             f"worker {gone} of {self._count} ends each time that it is asked for step {question.done + 1}"
@@ -114,11 +127,24 @@ class Team:
             except self._ray.exceptions.RayError:  # its process or its node is gone
                 del self._members[rank]
                 continue
-            if isinstance(answer, Mapping):
-                message, hint, code = answer["error"]
-                raise AbwError(message, hint=hint, exit_code=code)
-            found[rank] = answer
+            found[rank] = _required(answer)
         return found
+
+    @property
+    def _by_tree(self) -> bool:
+        """Whether members add up large shares, so that the driver gets one gradient and not all of them."""
+        flat = self._learner.params.flat
+        return self._count > 2 and flat is not None and flat.nbytes >= LARGE
+
+    def _tree(self, question: Question, asked: Mapping[int, Any]) -> Answer:
+        """The sum of the shares, which members add up; None if one of them is gone. Errors: AbwError."""
+        references = [asked[rank] for rank in range(self._count)]
+        whole = added_up(references, lambda rank, a, b: self._members[rank].add.remote(a, b))
+        try:
+            silence = Silence(self._progress, f"epoch {question.epoch + 1}")
+            return _required(self._waited(0, whole, question, silence))
+        except (self._ray.exceptions.RayTaskError, self._ray.exceptions.RayError):
+            return None  # which one is found out by asking each
 
     def _waited(
         self,
@@ -143,15 +169,14 @@ class Team:
         where = self._ray.get(ready[0]) if ready else "not ready yet"
         return f"worker {rank + 1} of {self._count} ({where}), step {question.done + 1}"
 
-    def _summed(self, answers: list[Answer], instances: int) -> Found:
-        """Sum the shares of a mini-batch. Errors: NotFiniteError."""
-        shares = [answer for answer in answers if isinstance(answer, Found)]
-        loss, values = sum(share.loss for share in shares), sum(share.values for share in shares)
-        if not isfinite(loss):
+    def _finished(self, whole: Answer, instances: int) -> Found:
+        """The gradient of a mini-batch, of the sum of its shares. Errors: NotFiniteError."""
+        assert isinstance(whole, Found)
+        if not isfinite(whole.loss):
             raise NotFiniteError
-        gradient = summed([share.gradient for share in shares])
-        gradient.scale(1 / self._learner.divisor(values, instances))
-        return Found(loss, values, gradient)
+        gradient = whole.gradient.copy()  # shared memory cannot be written
+        gradient.scale(1 / self._learner.divisor(whole.values, instances))
+        return Found(whole.loss, whole.values, gradient)
 
     def _replace(self, epoch: int) -> None:
         """Replace members that have died."""

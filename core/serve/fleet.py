@@ -62,6 +62,7 @@ class Fleet:
         self._retired = False
         self._permits = asyncio.Semaphore(plan.engines)
         self._changed = asyncio.Event()  # set whenever an engine is ready, or all have failed
+        self._first = asyncio.Event()  # set once an engine was ready: what it has compiled is on disk
         self._tasks = [asyncio.create_task(self._keep(n)) for n in range(plan.engines + plan.spares)]
 
     async def started(self) -> None:
@@ -114,11 +115,14 @@ class Fleet:
     async def _keep(self, n: int) -> None:
         """Run an engine, and another one whenever it dies, until the fleet is retired."""
         pause = RESTART
+        if n:
+            await self._first.wait()
         while not self._retired:
             link = self._links[n] = Link(self._owner.hear)
             try:
                 about = await link.start(self._plan.loading, self._plan.limits, self._plan.module)
                 self.about = self.about or about
+                self._first.set()
                 pause = RESTART
                 await self._serve(link)
             except OSError:
@@ -165,5 +169,6 @@ class Fleet:
         self.failed = self.failed or error
         self._retired = True
         self._changed.set()
+        self._first.set()
         for link in self._links.values():
             link.end()

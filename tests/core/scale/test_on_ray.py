@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -164,23 +165,22 @@ def test_a_driver_that_is_ended_is_gone_on_from(end: signal.Signals, spread: Spr
     assert spread.output.read_bytes() == spread.expected()
 
 
-def test_a_shard_whose_process_hangs_is_run_once_more(spread: Spread, tmp_path: Path) -> None:
-    cluster = Cluster("", workers=2)
+def test_a_shard_whose_process_hangs_is_run_once_more(spread: Spread) -> None:
+    hung: list[int] = []
 
-    def run(sent: Parcel, tasks: Iterator[Any], count: int, done: Done, progress: Any) -> None:  # noqa: ANN401
-        hung: list[int] = []
-
-        def told(task: Task, found: Mapping[str, Any]) -> None:
-            done(task, found)
-            drafts = list(spread.output.with_name("out.jsonl.parts").glob(".draft*"))
-            if drafts and not hung:
-                hung.append(int(drafts[0].name.split("-part")[0].rpartition("-")[2]))
+    def hang() -> None:
+        """Stop the first process that writes a part."""
+        while not hung:
+            for draft in spread.output.with_name("out.jsonl.parts").glob(".draft*"):
+                hung.append(int(draft.name.split("-part")[0].rpartition("-")[2]))
                 os.kill(hung[0], signal.SIGSTOP)
+                return
+            time.sleep(0.001)
 
-        OnRay(cluster)(sent, tasks, count, told, progress)
-        assert hung
-
-    spread.data.write_bytes(spread.data.read_bytes() * 40)
-    report = spread(run, shard=20_000)
-    assert report["instances"] == 48 * 40
+    spread.data.write_bytes(spread.data.read_bytes() * 200)
+    watching = threading.Thread(target=hang)
+    watching.start()
+    report = spread(OnRay(Cluster("", workers=2)), shard=100_000)
+    watching.join()
+    assert hung and report["instances"] == 48 * 200
     assert spread.output.read_bytes() == spread.expected()

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from abw.core.base.errors import AbwError
 from abw.core.data.tensors import read_tensors
 from abw.core.exec.gradient import Gradient, summed
-from abw.core.scale import member
-from abw.core.scale.member import cut
+from abw.core.scale import member, team
+from abw.core.scale.member import added_up, cut
 from abw.core.train import session
 from abw.core.train.learner import Found
 from tests.core.scale.trainings import Gone, Lesson, here, kept, lesson
@@ -109,6 +109,38 @@ class Deaths:
         self.asked += 1
         if self.asked in self.numbers:
             raise Gone
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_members_add_up_large_shares_to_the_same_bits(
+    lesson: Lesson, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    lesson.overrides = replace(lesson.overrides, limit=23)
+    wanted = kept(lesson(count, here())["path"])
+    monkeypatch.setattr(team, "LARGE", 0)
+    adds = count - 1
+    asked: list[int] = []
+    assert kept(lesson(count, here(asked.append))["path"]) == wanted
+    assert len(asked) == 6 * (count + adds)  # steps
+    # one who dies when it shares, and one when it adds
+    assert kept(lesson(count, here(Deaths(2, 3 * count)))["path"]) == wanted
+
+
+@given(st.lists(st.none() | st.floats(0.125, 1000, width=32), min_size=1, max_size=9))
+def test_shares_are_added_in_pairs(losses: list[float | None]) -> None:
+    shares = [
+        None if loss is None else Found(loss, 1, Gradient(np.full(1, loss, np.float32), {}, {}))
+        for loss in losses
+    ]
+    whole = added_up(shares)
+    there = [loss for loss in losses if loss is not None]
+    if not there:
+        assert whole is None
+        return
+    assert isinstance(whole, Found) and whole.values == len(there)
+    assert whole.loss == pytest.approx(sum(there)) == pytest.approx(float(whole.gradient.values[0]), rel=1e-5)
+    wrong = {"error": ("no", "", 1)}
+    assert added_up([*shares, wrong]) == wrong
 
 
 def test_who_dies_is_replaced_and_the_bits_are_the_same(lesson: Lesson) -> None:

@@ -71,6 +71,16 @@ def test_a_process_that_dies_is_replaced(
     assert (tmp_path / "died").exists()
 
 
+def test_members_add_up_shares_also_if_one_dies(
+    lesson: Lesson, nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = kept(lesson(3, here())["path"])
+    monkeypatch.setattr(team, "LARGE", 0)
+    monkeypatch.setattr(team, "Member", dying(2, 3, tmp_path / "died"))
+    assert kept(lesson(3, TeamOnRay(nodes.address))["path"]) == wanted
+    assert (tmp_path / "died").exists()
+
+
 def test_who_is_waited_for_is_said(
     lesson: Lesson, nodes: Nodes, wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,8 +83,10 @@ class _Method:
         self.actor, self.name = actor, name
 
     def remote(self, *given: object) -> object:
+        if gone := [one for one in given if isinstance(one, Gone)]:
+            return gone[0]
         try:
-            if self.name == "share":
+            if self.name in ("share", "add"):
                 self.actor.then(self.actor.rank)
             return getattr(self.actor.member, self.name)(*pickle.loads(pickle.dumps(given)))
         except Gone as end:
