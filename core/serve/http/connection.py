@@ -145,17 +145,25 @@ class Connection(asyncio.Protocol):
         self._unknown += len(piece)
         try:
             self._parser.feed_data(piece)
-        except httptools.HttpParserUpgrade as upgrade:  # to what is not spoken here: HTTP goes on
-            self._parser = httptools.HttpRequestParser(self)
-            rest = piece[upgrade.args[0] :]
-            if rest:
-                self._feed(rest)
+        except httptools.HttpParserUpgrade as upgrade:  # to what is not spoken here
+            self._stay(piece[upgrade.args[0] :])
             return
         except httptools.HttpParserError:
             self._refuse(*(self._wrong or (400, "this is no request of HTTP")))
             return
         if self._unknown > HEADER:
             self._refuse(431, f"a header has {HEADER} bytes at most")
+
+    def _stay(self, rest: bytes) -> None:
+        """Parse a request again without its wish to go on in another protocol; `rest` follows its head."""
+        method = self._parser.get_method()
+        if method == b"CONNECT":
+            self._refuse(400, "this is no request of HTTP")
+            return
+        self._parser = httptools.HttpRequestParser(self)
+        kept = {k: v for k, v in self._headers.items() if k not in (b"connection", b"upgrade")}
+        head = b"".join(b"%b: %b\r\n" % header for header in kept.items())
+        self._feed(b"%b %b HTTP/1.1\r\n%b\r\n%b" % (method, self._target, head, rest))
 
     def eof_received(self) -> bool:
         """The client sends no more; whether the connection is kept for answers.
@@ -240,6 +248,8 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Answer a request, or line it up behind those before it."""
+        if self._parser.should_upgrade():
+            return
         if self._too_large:
             self._fail(413, self._large())
         self._unknown = 0

@@ -337,10 +337,9 @@ class Service:
 
 def _path(target: bytes) -> str:
     """The path of an address, decoded; a slash at its end does not count."""
-    if target.startswith(b"/"):
-        path = target.partition(b"?")[0]
-    else:
-        path = b"/" + target.partition(b"://")[2].partition(b"?")[0].partition(b"/")[2]
+    path = target.partition(b"?")[0]
+    if b"://" in path:
+        path = b"/" + path.partition(b"://")[2].partition(b"/")[2]
     text = unquote_to_bytes(path).decode("utf-8", "replace") if b"%" in path else path.decode("latin-1")
     return text.rstrip("/") or "/"
 

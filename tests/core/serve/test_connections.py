@@ -137,6 +137,11 @@ def test_clients_cannot_write_into_the_log(server: Server) -> None:
         assert b" 400 " in await said(server, b"\x00\xff\r\n\r\n", end=True)
         upgrade = LIVE + b"connection: upgrade\r\nupgrade: websocket\r\n\r\n"
         assert b" 200 " in await said(server, upgrade, end=True)
+        java = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMA\r\nhost"
+        asked = ASK.replace(b"host", java)
+        twice = await said(server, asked + asked[:40], asked[40:], end=True)
+        assert twice.count(b" 200 OK") == twice.count(b'"outputs"') == 2
+        assert b" 400 " in await said(server, b"CONNECT x:80 HTTP/1.1\r\nhost: x\r\n\r\n")
 
     before = server.log.read_text()
     asyncio.run(send())
