@@ -130,7 +130,8 @@ def load(
     a spec of format json. `policy`: a name, a policy's `.json` file, your own as `module:Class` or
     `policy.py`, or an object with `schedule(dag)`, whose schedules are checked. `seed`: of learning, random
     weights (0) and the data's coin (the spec's `data.seed`). `allow_outside`: the spec may name files outside
-    its folder. `check_finite`: a NaN or an infinity, in the weights or in any computed value, is an AbwError
+    its folder. `hoist`: which products are computed beforehand: True all that can be, False none, None those
+    for which a mini-batch of the data says that it pays. `check_finite`: a NaN or an infinity, in the weights or in any computed value, is an AbwError
     with its place.
 
     Errors: SpecError with all mistakes in the spec; AbwError. Cost: compiling the kernels, 0.1 to 0.3 s,
@@ -161,7 +162,7 @@ def load(
     require_weights(model)
     sample = data if isinstance(data, Instances) else None
     name = policy if isinstance(policy, str) else ".py"
-    if hoist is None and may_hoist(name, granularity, executor, dedup):
+    if hoist is None and may_hoist(name, granularity, executor, dedup, precision):
         with suppress(AbwError):  # data that cannot be read say nothing about it
             model = hoist_where_it_pays(model, partial(_first_instances, model, sample))
     leaves = executor == "cpu" and not check_finite

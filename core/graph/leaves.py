@@ -174,9 +174,9 @@ class Leaves:
             if found.part is not None:  # threads that share the run have a leaf each
                 new = new[np.unique(index[new], return_index=True)[1]]
             count, taken = len(new), self._taken[t]
-            if not count or 2 * count > rows:  # all would be forgotten again and again
-                continue
             if taken + count > rows:
+                if 2 * count > rows:  # all would be forgotten again and again
+                    continue
                 self.forget()
                 return
             for o in range(len(graph.network.types[t].outputs)):

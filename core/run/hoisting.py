@@ -9,6 +9,7 @@ import numpy as np
 from abw.core.cell.hoist import hoist
 from abw.core.data.instances import Instances
 from abw.core.exec.lower.rows import row_floats
+from abw.core.exec.precision import Precision
 from abw.core.graph.dedup import dedup, keys_of
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity
@@ -30,12 +31,17 @@ def hoisted_types(model: Model) -> tuple[str, ...]:
     return tuple(t.name for t in model.types if f"{t.name}-hoisted" in names)
 
 
-def may_hoist(policy: str, granularity: Granularity, executor: str, dedup: DedupMode) -> bool:
-    """Whether abw may choose by itself what is hoisted: not where a given policy knows the types, where equal
-    nodes are not looked for, nor on other executors than `cpu`.
+def may_hoist(
+    policy: str, granularity: Granularity, executor: str, dedup: DedupMode, precision: Precision = "float32"
+) -> bool:
+    """Whether abw may choose by itself what is hoisted.
+
+    Not where a given policy knows the types, where equal nodes are not looked for, for weights in fewer bits,
+    whose products take less, nor on other executors than `cpu`.
     """
     named = not policy.endswith((".json", ".py")) and ":" not in policy
-    return named and granularity == "cell" and executor == "cpu" and dedup != "off"
+    usual = executor == "cpu" and precision == "float32"
+    return named and usual and granularity == "cell" and dedup != "off"
 
 
 def hoist_where_it_pays(model: Model, sample: Callable[[], tuple[Instances, int]]) -> Model:

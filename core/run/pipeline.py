@@ -73,7 +73,7 @@ def run(
         model = open_model(spec, overrides, skip_bad=options.skip_bad)
         require_weights(model)
         if overrides.hoist is None and may_hoist(
-            options.policy, options.granularity, options.executor, options.dedup
+            options.policy, options.granularity, options.executor, options.dedup, executor.precision
         ):
             model = hoist_where_it_pays(model, partial(_sample, model, options.skip_bad))
         share = options.cut(model, overrides).share(options.shard) if options.shard else None

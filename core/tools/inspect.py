@@ -95,7 +95,7 @@ def inspect(
     model = open_model(spec, overrides)
     trained = load_weights(model)
     instances = read_instances(model.data, model.data.limit)
-    if may_hoist(policy or CHOSEN, granularity, "cpu", dedup):
+    if may_hoist(policy or CHOSEN, granularity, "cpu", dedup, precision):
         model = hoist_where_it_pays(model, lambda: (instances, min(len(instances), model.data.batch)))
     networks = open_networks(model, granularity, dedup=dedup, leaves=True)
     workload = open_workload(model, instances, networks)

@@ -76,6 +76,7 @@ def test_where_it_may_choose() -> None:
     refused = [("p.json", "cell", "cpu", "auto"), ("m:C", "cell", "cpu", "auto"), ("fsm", "op", "cpu", "on")]
     refused += [("fsm", "cell", "blas", "auto"), ("fsm", "cell", "cpu", "off")]
     assert not any(may_hoist(*each) for each in refused)  # type: ignore[arg-type]
+    assert not may_hoist("auto", "cell", "cpu", "auto", "int8")
 
 
 @pytest.fixture
