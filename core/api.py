@@ -131,8 +131,8 @@ def load(
     `policy.py`, or an object with `schedule(dag)`, whose schedules are checked. `seed`: of learning, random
     weights (0) and the data's coin (the spec's `data.seed`). `allow_outside`: the spec may name files outside
     its folder. `hoist`: which products are computed beforehand: True all that can be, False none, None those
-    for which a mini-batch of the data says that it pays. `check_finite`: a NaN or an infinity, in the weights or in any computed value, is an AbwError
-    with its place.
+    for which a mini-batch of the data says that it pays. `check_finite`: a NaN or an infinity, in the weights
+    or in any computed value, is an AbwError with its place.
 
     Errors: SpecError with all mistakes in the spec; AbwError. Cost: compiling the kernels, 0.1 to 0.3 s,
     unless they are on disk.
