@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.graph.consing import LEAST_NODES as LEAST_NODES
+from abw.core.graph.consing import LONGEST_PAUSE, RATE, SPARED
+from abw.core.graph.consing import LOOKED_AT as LOOKED_AT
+from abw.core.graph.consing import DedupMode as DedupMode
 from abw.core.graph.dedup import Keys, dedup, keys_of
 from abw.core.graph.graph import Graph
 from abw.core.graph.leaves import Leaves
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import arenas_of
-
-DedupMode = Literal["auto", "on", "off"]
-
-# `auto` does not look at graphs of fewer nodes: they take less time than the calls that look.
-LEAST_NODES = 1000
-# What `auto` reckons with: floating-point operations a second of a core, the seconds that scheduling and
-# planning take for a node, and those that looking takes for one.
-RATE, SPARED, LOOKED_AT = 60e9, 30e-9, 20e-9
-# Where looking does not pay, `auto` skips 1, 2, 4 … mini-batches before it looks again, at most so many.
-LONGEST_PAUSE = 64
 
 
 @dataclass(slots=True)

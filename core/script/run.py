@@ -208,8 +208,10 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
     def _require_finite(self, items: Plain, ran: Executed) -> None:
         found = not_finite(ran.engine)
         if found:
-            number, line = (int(of[found.instance]) for of in (items.numbers, items.lines))
-            place = f"{self.feed.path}:{line} (instance {number})"
+            first, *others = found.instances
+            place = f"{self.feed.path}:{items.lines[first]} (instance {items.numbers[first]})"
+            if others:
+                place += f" and {len(others)} more"
             message = (
                 f"{place}: output '{found.output}' of {found.type} is {found.value}; what it reads is finite"
             )

@@ -373,6 +373,13 @@ class Engine:
         """How many of these were not executed, as they equal others."""
         return int(self.equal.spared(self.planned.count).sum()) if self._looking else 0
 
+    def instances_of(self, node: int, segment: Segment) -> tuple[int, ...]:
+        """The instances of a node of the run, of equal ones those of all; `segment` is the whole run."""
+        if not self._looking:
+            return (int(segment.instance[node]),)
+        same = self.equal.same[: len(segment)]
+        return tuple(np.unique(segment.instance[same == same[node]]).tolist())
+
     @property
     def plans(self) -> list[Plan]:
         """The plans of this run's pieces that had one."""
@@ -479,13 +486,13 @@ def with_given(made: Plan, given: tuple[Floats, ...]) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class NotFinite:
-    """A node's output that holds `value`: its type and output by name, and its instance's index in the
-    mini-batch. What the node reads is finite.
+    """A node's output that holds `value`: its type and output by name, and the indices, in the mini-batch, of
+    all instances that it is of. What the node reads is finite.
     """
 
     type: str
     output: str
-    instance: int
+    instances: tuple[int, ...]
     value: float
 
 
@@ -505,5 +512,5 @@ def not_finite(engine: Engine) -> NotFinite | None:
             if len(bad) and nodes[bad[0]] < first:
                 first, value = int(nodes[bad[0]]), values[bad[0]]
                 odd = float(value[~np.isfinite(value)][0])
-                found = NotFinite(network.types[t].name, port.name, int(segment.instance[first]), odd)
+                found = NotFinite(network.types[t].name, port.name, engine.instances_of(first, segment), odd)
     return found

@@ -21,6 +21,7 @@ from abw.core.graph.consing import Consing, DedupMode, Patience
 from abw.core.ir.cell import Cell, Op, Port
 from abw.core.ir.libraries import library_of, with_reduction, with_type
 from abw.core.policy.check import check_schedule
+from abw.core.program.engines.engine import not_finite
 from abw.core.program.net import Net
 from abw.core.program.network import library_network
 from abw.core.program.recording.recorder import Segment, joined
@@ -225,6 +226,17 @@ def test_the_table_beside_a_dictionary(data: st.DataObject) -> None:
         first = len(stands) - len(types)
         consing.number(first, *(np.array(part, np.int32) for part in (types, ptr, operand)))
     assert consing.same[: len(stands)].tolist() == stands
+
+
+def test_what_is_not_finite_is_of_all_its_instances(tmp_path: Path) -> None:
+    net = net_of(tmp_path, "cpu", "on")
+    params = net._session.engine().params
+    table = params.tables[0].copy()
+    table[3], table[3, 0] = 0.0, np.inf
+    net._session.engine().update(replace(params, tables=(table, *params.tables[1:])))
+    net.run(lambda word: net.gate(net.two(net.words[word])[1]), [1, 3, 2, 3, 3])
+    found = not_finite(net._session.engine())
+    assert found is not None and (found.type, found.output, found.instances) == ("two", "b", (1, 3, 4))
 
 
 def test_granularity_graph_has_no_equal_calls(tmp_path: Path) -> None:
