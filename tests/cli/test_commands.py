@@ -224,6 +224,34 @@ def test_learn_says_what_was_tried_and_why_this_one(abw: Abw, home: Path) -> Non
     assert alone.code == 0 or "no state machine" in alone.err
 
 
+def test_learned_weights_work_wherever_a_policy_file_does(abw: Abw, home: Path, tmp_path: Path) -> None:
+    flags, path = ("specs/lattice.yaml", "--set", "hidden=8"), tmp_path / "linear.json"
+    assert abw("learn", *flags, "-o", str(path)).code == 0
+    document = json.loads(path.read_text())
+    name = "linear-learned-reversed"
+    document["tried"] = [{**document["tried"][0], "policies": [name]}]
+    document["linear"] = {name: {"mass": 0.5, "next_share": 2.0, "free": 3.0}}
+    path.write_text(json.dumps(document))
+    run = abw("run", *flags, "--policy", str(path), "--verify", "--json").json()
+    assert run["picked"] == name
+    usual = abw("run", *flags, "--policy", "depth", "--json").json()
+    assert run["batches"] < usual["batches"]
+    shown = abw("runs", "diff", "1", "2")
+    assert "the same, bit for bit" in shown.out, shown.err
+    (folder, _) = sorted((home / "runs").iterdir())
+    assert json.loads((folder / "policy.json").read_text())["linear"] == document["linear"]
+    for command in (
+        ("check", *flags, "--policy", str(path)),
+        ("explain", *flags, "--policy", str(path)),
+        ("compare", *flags, "--policies", f"{path},linear"),
+        ("viz", *flags, "--by", str(path), "-o", str(tmp_path / "page.html")),
+        ("viz", "1", "-o", str(tmp_path / "run.html")),
+    ):
+        done = abw(*command)
+        assert done.code == 0, done.err
+        assert name in done.out or command[0] != "compare"
+
+
 def test_phases_learn_what_the_frontier_alone_cannot_tell(abw: Abw) -> None:
     """The paper's Fig. 10 (A.4): the types on the frontier do not say which of two trees is under way."""
     learned = {}

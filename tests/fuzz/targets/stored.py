@@ -28,6 +28,7 @@ from abw.core.policy.learned.learner import learn
 from abw.core.policy.learned.policyfile import read_any
 from abw.core.policy.rules.depth import Depth
 from abw.core.policy.rules.frugal import Frugal
+from abw.core.policy.rules.linear import Linear
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.run.trace import load_times, save_times
 from abw.core.spec.load import Overrides
@@ -57,11 +58,23 @@ def _policies() -> list[bytes]:
     fsms = [learn(_dag(), trials=30, **kind) for kind in kinds]
     chosen = choose([_dag()], [_dag()], launch=0.0)
     with_fsm = replace(chosen, tried=(*chosen.tried, Tried(("fsm-base",), 1, 1.0, 0.0)), fsm=fsms[0])
-    texts = [p.to_json(origin) for p in fsms] + [p.to_json(origin) for p in (chosen, with_fsm)]
+    learned = Tried(("linear-learned",), 1, 1.0, 0.0, phases=1)
+    linear = replace(chosen, tried=(learned, *chosen.tried), linear={"linear-learned": Linear()})
+    texts = [p.to_json(origin) for p in fsms] + [p.to_json(origin) for p in (chosen, with_fsm, linear)]
     return [text.encode() for text in texts]
 
 
-NAMES = (b'"1/2"', b'"leaf"', b'"state"', b'"q"', b'"visits"', b'"tried"', b'"fsm-base"', b'"depth-reversed"')
+NAMES = (
+    b'"1/2"',
+    b'"leaf"',
+    b'"state"',
+    b'"q"',
+    b'"visits"',
+    b'"tried"',
+    b'"fsm-base"',
+    b'"depth-reversed"',
+    b'"free"',
+)
 
 
 @target("policies", _policies, words=(*NUMBERS, *NAMES))
