@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,12 @@ import torch
 from abw.core.base.errors import AbwError
 from abw.core.ir.network import Network
 from abw.core.program.lessons import Recorded
+from abw.core.program.recording.recorder import joined
 from abw.core.program.recording.values import Value
 from abw.core.program.running.fibers import Failed
 from abw.core.program.running.results import PLAIN
 from abw.core.program.running.runner import BatchRunner
+from abw.torch.export import Exported, write
 from abw.torch.gradients import Passes, Reader
 from abw.torch.recording.cells import PACKAGES, Cells, RestartError
 from abw.torch.recording.singles import op_region
@@ -92,6 +96,7 @@ class Batched:
         self._passes: Passes | None = None
         self._run: Any = None
         self.nodes = 0
+        self._exported: Exported | None = None
 
     def __call__(self, *columns: Sequence[Any]) -> list[Any]:
         """Run the model for each instance: item i of each column are its arguments.
@@ -180,6 +185,9 @@ class Batched:
                     return None
             self._raise_failed(tasks, items, first)
             self.nodes, reader = runner.engine.nodes, _Plain(runner)
+            if self._exported is not None and not cells.stale:
+                ends = [[*handles_in(task.ended.result)] for task in tasks]
+                self._exported.add(runner, joined(runner.engine.segments), ends)
         return None if cells.stale else outputs_of([task.ended.result for task in tasks], reader)
 
     def _passes_of(self, network: Network) -> Passes:
@@ -212,6 +220,21 @@ class Batched:
         from abw.torch.report import report
 
         return report(self._cells, self._rewriter)
+
+    def export(self, folder: str | os.PathLike[str], *columns: Sequence[Any], name: str = "exported") -> Path:
+        """Write what the model is for these instances as a spec, data and weights, for `abw run` and others.
+
+        The folder gets model.yaml (a type for each cell), instances.jsonl (a vertex for each node) and
+        weights.safetensors; no PyTorch is needed to run it. Decisions are those taken now. Errors: AbwError.
+        """
+        for first in (True, False):  # what the first mini-batches learn is known to the second run
+            with torch.no_grad():
+                self._check_model()
+                self._exported = None if first else Exported(self._cells)
+                self(*columns)
+        made, self._exported = self._exported, None
+        assert made is not None
+        return write(made, Path(folder), name)
 
     def train(self, mode: bool = True) -> Batched:
         """Put the model into training mode."""
@@ -264,6 +287,21 @@ def settled(x: Any) -> Any:
     if isinstance(x, Comparison):
         return _Flags(x.tensor())
     return _mapped(x, settled)
+
+
+def handles_in(x: Any) -> Iterator[tuple[int, int]]:
+    """The handles and sizes of all values of a result, in order."""
+    if isinstance(x, Value):
+        yield x.ref, math.prod(x.shape)
+    elif isinstance(x, Stack):
+        yield from ((row.ref, math.prod(row.shape)) for row in x.rows)
+    elif isinstance(x, _Flags):
+        yield from handles_in(x.value)
+    elif isinstance(x, list | tuple):
+        for y in x:
+            yield from handles_in(y)
+    elif isinstance(x, dict):
+        yield from handles_in([*x.values()])
 
 
 class _Flags:

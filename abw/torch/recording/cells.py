@@ -143,6 +143,10 @@ class Cells:
     def _name(self, tensor: torch.Tensor, number: int) -> str:
         return str(self.names.get(id(tensor), f"constant{number}")).replace(".", "-")
 
+    def name_of(self, tensor: torch.Tensor) -> str:
+        """PyTorch's name of a parameter, buffer or table."""
+        return str(self.names.get(id(tensor), "constant"))
+
     def _is_table(self, weight: torch.Tensor) -> bool:
         return any(table is weight for table in self.tables)
 

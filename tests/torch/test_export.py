@@ -1,0 +1,49 @@
+"""What is exported runs without PyTorch, and gives what the model gives."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
+pytest.importorskip("greenlet", reason="models that decide need greenlet: pip install greenlet")
+
+import abw  # noqa: E402
+from abw.torch import batch  # noqa: E402
+from tests.torch.models import FIVE, five, tensors  # noqa: E402
+
+
+def by_size(outputs, scalars):
+    """The rows of all tensors, by their size: a tensor of several rows has them one after the other."""
+    found: dict[int, list[object]] = {}
+    for tensor in tensors(outputs):
+        size = 1 if scalars else tensor.shape[-1]
+        found.setdefault(size, []).append(tensor.reshape(-1, size))
+    return {size: torch.cat(rows).numpy() for size, rows in found.items()}
+
+
+@pytest.mark.parametrize("name", FIVE)
+def test_an_exported_model_gives_what_the_model_gives(name, tmp_path):
+    model, columns = five(name)
+    path = batch(model.eval(), batch=4).export(tmp_path, *columns)
+    with torch.no_grad():
+        wanted = by_size([model(*item) for item in zip(*columns, strict=True)], name == "plans")
+    lines = (tmp_path / "instances.jsonl").read_text().splitlines()
+    found = abw.load(path)([json.loads(line) for line in lines])
+    assert {f"out{size}" for size in wanted} == set(found)
+    for size, rows in wanted.items():
+        np.testing.assert_allclose(
+            np.concatenate([*found[f"out{size}"]]).reshape(rows.shape), rows, atol=2e-6
+        )
+
+
+def test_the_command_line_takes_what_is_exported(tmp_path):
+    model, columns = five("child-sum")
+    path = batch(model).export(tmp_path, *columns)
+    hidden = "import sys; sys.modules['torch'] = None; from abw.__main__ import main; main()"
+    command = [sys.executable, "-c", hidden, "run", str(path), "--verify", "-q"]
+    subprocess.run(command, check=True, cwd=tmp_path)
