@@ -31,13 +31,16 @@ from abw.core.jit.objects import (
 Bytes = NDArray[np.uint8]
 Longs = NDArray[np.int64]
 
-# The formats, as the walk knows them; not all: the others' objects are written by Python.
-TREES, LATTICE, TAGS, PAIRS, WORDS, JSON = range(6)
+# The formats, as the walk knows them.
+TREES, LATTICE, TAGS, PAIRS, WORDS, JSON, PLANS = range(7)
 FORMATS = {"trees": TREES, "lattice": LATTICE, "tags": TAGS, "pairs": PAIRS, "words": WORDS, "json": JSON}
+FORMATS["plans"] = PLANS
 
 # What an object is.
-_TUPLE, _LIST, _TEXT, _WHOLE, _FLOAT, _MAPPING, _OTHER = range(7)
-TYPES = np.array([id(kind) for kind in (tuple, list, str, int, float, dict)], np.int64)
+_TUPLE, _LIST, _TEXT, _WHOLE, _FLOAT, _MAPPING, _FLAG, _NOTHING_AT_ALL, _OTHER = range(9)
+_KINDS = (tuple, list, str, int, float, dict, bool, type(None))
+# Where these types lie, and behind them True.
+TYPES = np.array([*map(id, _KINDS), id(True)], np.int64)
 
 # The walk's space: what functions of Python's answer, then what is open, an object a time. So many at most.
 _SIZE, _KEY, _VALUE, _POSITION, _FREE = range(5)
@@ -74,11 +77,11 @@ def write_all(instances: int, count: int, format: int, out: Bytes, space: Longs,
             at = _line(obj, format == LATTICE, begin, room, at, words)
         elif format == TREES:
             at = _tree(obj, begin, room, at, words, kinds)
-        elif format == JSON and kind == _MAPPING:
+        elif (format == JSON and kind == _MAPPING) or (format == PLANS and kind in (_MAPPING, _LIST)):
             at = _json(obj, begin, room, at, words, kinds)
         elif format == PAIRS:
             at = _pair(obj, begin, room, at, words, kinds)
-        elif format != JSON:
+        elif format not in (JSON, PLANS):
             at = _rows(obj, format, begin, room, at, words, kinds)
         else:
             at = LEFT
@@ -390,6 +393,8 @@ def _json(obj: int, out: int, room: int, at: int, words: int, types: int) -> int
                 at += 1
         elif kind in (_WHOLE, _FLOAT):
             at = _number(obj, kind, out, room, at, words)
+        elif kind in (_FLAG, _NOTHING_AT_ALL):
+            at = _constant(obj, kind, out, at, types)
         elif kind == _OTHER or deep == DEEP:
             return LEFT
         else:
@@ -442,6 +447,23 @@ def _json(obj: int, out: int, room: int, at: int, words: int, types: int) -> int
             deep -= 1
 
 
+@fragment
+def _constant(obj: int, kind: int, out: int, at: int, types: int) -> int:
+    """Write true, false or null, for which there is room."""
+    word = _NULL if kind == _NOTHING_AT_ALL else _FALSE
+    if kind == _FLAG and obj == longs_at(types, _OTHER + 1)[_OTHER]:
+        word = _TRUE
+    place, size = bytes_at(out + at, _EIGHT), 0
+    while word > 0:
+        place[size] = word & 0xFF
+        word >>= _EIGHT
+        size += 1
+    return at + size
+
+
+# Words as numbers, whose lowest byte is the first letter; the bits of a byte.
+_TRUE, _FALSE, _NULL = (int.from_bytes(word, "little") for word in (b"true", b"false", b"null"))
+_EIGHT = 8
 _LIST_BRACKET, _LIST_END, _BRACE, _BRACE_END = 91, 93, 123, 125
 # PyDict_Next returns an int: what is above 32 bits says nothing.
 _WHOLE_INT = 0xFFFFFFFF

@@ -45,7 +45,7 @@ def compare(format: str, instances: list[Any], *, plain: bool = True) -> None:
         assert mine is not None
     if mine is None:
         return
-    if format == "json" and expected is not None:
+    if format in ("json", "plans") and expected is not None:
         lines = mine.decode().split("\n")
         assert [
             i if isinstance(i, str) else json.loads(m) for m, i in zip(lines, instances, strict=True)
@@ -80,6 +80,9 @@ SHAPES: dict[str, Callable[[Drawn, Drawn], Drawn]] = {
     "words": lambda a, b: st.lists(b, max_size=6) | st.lists(b).map(tuple),
     "pairs": lambda a, b: st.tuples(st.lists(b, max_size=4), st.lists(b, max_size=4)),
     "lattice": lambda a, b: st.lists(st.lists(st.tuples(a, a), max_size=3), max_size=5),
+    "plans": lambda a, b: st.fixed_dictionaries(
+        {"Plan": st.dictionaries(b, st.lists(a | st.booleans() | st.none()))}
+    ),
     "json": lambda a, b: st.dictionaries(
         b, st.recursive(a | b, lambda v: st.lists(v) | st.dictionaries(b, v))
     ),
@@ -109,7 +112,8 @@ def test_other_objects_are_written_so_or_left(data: st.DataObject, format: str) 
         ("words", [1]), ("words", []), ("pairs", ("a\nb", "c")), ("pairs", ("a",)),
         ("lattice", "1\n0\n0\n\x01"),
         ("lattice", [[(0,)]]), ("tags", [("a", "b", "c")]), ("json", [1]), ("json", {1: 2}),
-        ("json", {"a": True}),
+        ("plans", {1: 2}),
+        ("plans", "a\nb"),
         ("json", {"a": np.ones(2)}), ("json", {"a": 'b"'}), ("json", {"a": "\n"}), ("json", 1),
     ],
 )  # fmt: skip
