@@ -578,7 +578,8 @@ class LoadedModel:
         self._free = False
         try:
             clock = Clock("construct", "schedule", "plan", "execute")
-            runner = PartRunner(self._ready(), executor, clock, self._read, self._check_finite, not free)
+            how = self._ready(), executor, clock, self._read, self._check_finite
+            runner = PartRunner(*how, alone=not free, reuse=True)
             for part, _, found in runner.run(parts):
                 yield part, (((batch.first, batch.last), columns()) for batch, _, columns in found)
         finally:

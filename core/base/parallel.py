@@ -117,14 +117,18 @@ def overlapping(items: Iterator[T], *, wanted: bool) -> Iterator[Iterator[T]]:
 
 
 def map_in_order(
-    items: Iterator[T], tools: Sequence[Tool], work: Callable[[Tool, T], U]
+    items: Iterator[T],
+    tools: Sequence[Tool],
+    work: Callable[[Tool, T], U],
+    told: Callable[[Tool], object] = lambda _: None,
 ) -> Generator[U, None, None]:
     """Yield `work` of each item, in their order; each tool works on one at a time, on a thread.
 
     The first tool's is the caller's own, which works while it waits for what is next: so no thread is without
-    work for another to get a processor. A thread makes the item that it works on: one is made at a time. What
-    making one raises, or work on it, is raised in its place. What has begun is waited for, however the
-    iteration ends. It helps as far as both release the interpreter's lock.
+    work for another to get a processor. A thread makes the item that it works on: one is made at a time,
+    after `told` was called with the thread's tool. What making one raises, or work on it, is raised in its
+    place. What has begun is waited for, however the iteration ends. It helps as far as both release the
+    interpreter's lock.
     """
     room = threading.Semaphore(len(tools) * (1 + WAITING))
     making, numbers = threading.Lock(), count()
@@ -139,6 +143,7 @@ def map_in_order(
                 if ended.is_set():
                     return
                 number = next(numbers)
+                told(tools[place])
                 item = next(items)
             value = work(tools[place], item)
         except BaseException as raised:

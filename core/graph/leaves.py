@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from math import prod
 from typing import Any
 
@@ -98,6 +99,10 @@ def with_leaves(network: Network, most_bytes: int = MOST_BYTES) -> Network:
     return replace(network, types=types, constants=tuple(constants))
 
 
+# No two executors have the same epoch: a plan that was made for one does not read another's rows.
+_EPOCHS = count()
+
+
 @dataclass(frozen=True, slots=True)
 class LeafTypes:
     """The types of a network made by `with_leaves` whose outputs are kept, of T types with W outputs at most.
@@ -116,9 +121,9 @@ class LeafTypes:
 
 def leaf_types(network: Network) -> LeafTypes:
     """The types of leaves whose outputs have rows in a network. Cost: linear in types and slots."""
-    count, rows = len(network.types), dict[int, int]()
-    slot, at = np.full(count, -1, np.int32), np.full(count, -1, np.int64)
-    kept = np.zeros((count, network.width), np.int32)
+    several, rows = len(network.types), dict[int, int]()
+    slot, at = np.full(several, -1, np.int32), np.full(several, -1, np.int64)
+    kept = np.zeros((several, network.width), np.int32)
     span = max((c.first + c.rows for c in network.constants if c.kind not in ("field", "kept")), default=0)
     for constant in network.constants:
         if constant.kind == "kept":
@@ -141,14 +146,13 @@ class Leaves:
         """Nothing is kept yet."""
         self.types = leaf_types(network)
         self.row_of = np.empty(self.types.length, np.int32)
-        self.epoch = 0
         self.forget()
 
     def forget(self) -> None:
         """Keep no leaf any more: the weights are others, the memory has moved, or all rows are taken."""
         self.row_of.fill(-1)
         self._taken = dict.fromkeys(self.types.rows, 0)
-        self.epoch += 1
+        self.epoch = next(_EPOCHS)
 
     def require(self, graph: Graph) -> None:
         """Raise StaleLeavesError for a graph that reads leaves which are not there any more."""
@@ -173,17 +177,17 @@ class Leaves:
             new = np.flatnonzero(self.row_of[index] < 0)
             if found.part is not None:  # threads that share the run have a leaf each
                 new = new[np.unique(index[new], return_index=True)[1]]
-            count, taken = len(new), self._taken[t]
-            if taken + count > rows:
-                if 2 * count > rows:  # all would be forgotten again and again
+            fresh, taken = len(new), self._taken[t]
+            if taken + fresh > rows:
+                if 2 * fresh > rows:  # all would be forgotten again and again
                     continue
                 self.forget()
                 return
             for o in range(len(graph.network.types[t].outputs)):
                 values, to = memory[output_arena[t, o]], int(first[t, o]) + taken
-                values[to : to + count] = values[row[(begin + new) * width + o]]
-            self.row_of[index[new]] = np.arange(taken, taken + count, dtype=np.int32)
-            self._taken[t] = taken + count
+                values[to : to + fresh] = values[row[(begin + new) * width + o]]
+            self.row_of[index[new]] = np.arange(taken, taken + fresh, dtype=np.int32)
+            self._taken[t] = taken + fresh
 
 
 def with_fresh(keep: Ints, graph: Graph, types: LeafTypes) -> Ints:

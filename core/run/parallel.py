@@ -71,8 +71,9 @@ class PartRunner(Generic[T]):
 
     `clock` counts the seconds of all threads. `keep_all`: see `run_all`. `alone`: never run in parallel.
 
-    Mini-batches that run one by one may use leaves that earlier ones have computed, in parts that say so.
-    Those that run in parallel do not: how many nodes are left to compute would depend on the threads' pace.
+    Mini-batches use leaves that earlier ones have computed, unless their part says otherwise (`Part.apart`).
+    Those that run in parallel do so only if they `reuse` them: each thread has its own, so that the number of
+    nodes that are left to compute depends on the threads' pace.
     """
 
     policy: Policy
@@ -81,6 +82,7 @@ class PartRunner(Generic[T]):
     read: Callable[[Part, MiniBatch, Result], T]
     keep_all: bool = False
     alone: bool = False
+    reuse: bool = False
 
     def run(self, parts: Iterable[Part]) -> Iterator[tuple[Part, int, Found[T]]]:
         """Run parts as `run_all` does; yields with each mini-batch what returns its `read`.
@@ -111,31 +113,33 @@ class PartRunner(Generic[T]):
 
     def _in_parallel(self, parts: Iterable[Part]) -> Iterator[tuple[Part, Found[T]]]:
         planning, twins = Lock(), self.executor.twins()
+        turn = list(twins[:1])  # whom the next share is for
 
-        def made(part: Part, window: int, first: int, last: int) -> MiniBatch:
+        def made(part: Part, twin: Executor | None, window: int, first: int, last: int) -> MiniBatch:
             with planning:
                 return planned(
                     part.workload,
                     self.policy,
-                    twins[0],
+                    twin or turn[0],
                     first,
                     last,
                     self.clock,
                     window=window,
                     keep_all=self.keep_all,
-                    apart=True,
+                    apart=not self.reuse or window < part.apart,
                 )
 
         def shares() -> Iterator[_Share[T]]:
             portions = _Portions(len(twins))
             for part in parts:
-                batches = each_window(part.workload, partial(made, part), part.leave_out, part.windows)
+                batches = each_window(part.workload, partial(made, part, None), part.leave_out, part.windows)
                 for some in portions.of(batches, len(part.windows)):
                     yield _Share(part, some)
 
         def work(twin: Executor, share: _Share[T]) -> _Share[T]:
             part, own = share.part, Clock("execute")
-            pieces = chain.from_iterable(in_pieces(partial(made, part), twin, own, b) for b in share.batches)
+            again = partial(made, part, twin)
+            pieces = chain.from_iterable(in_pieces(again, twin, own, b) for b in share.batches)
             found = tuple((batch, result, self.read(part, batch, result)) for batch, result in pieces)
             return _Share(part, [], found, own.seconds["execute"])
 
@@ -145,7 +149,7 @@ class PartRunner(Generic[T]):
                 for batch, result, value in share.found:
                     yield batch, result, partial(_given, value)
 
-        with closing(map_in_order(shares(), twins, work)) as done:
+        with closing(map_in_order(shares(), twins, work, lambda twin: turn.__setitem__(0, twin))) as done:
             for part, some in groupby(done, attrgetter("part")):
                 yield part, given(some)
 

@@ -160,7 +160,9 @@ class ModelRun(Run[Instances, Rows]):
         # verification reads the values of all nodes, after outputs were written
         alone = self.params is not None
         keep_all = alone or self.options.check_finite
-        runner = PartRunner(self.policy, self.executor, self.clock, self._read, keep_all, alone)
+        # counts of a run that stays on disk are the same each time
+        reuse = not self.options.keep
+        runner = PartRunner(self.policy, self.executor, self.clock, self._read, keep_all, alone, reuse)
         for part, abreast, found in runner.run(parts):
             yield from self._ran(part, abreast, found)
 

@@ -146,7 +146,8 @@ class CpuExecutor(Executor):
     def _renew(self, params: Params) -> None:
         """What was computed by other weights is not read any more."""
         self._epochs.renew(params)
-        self._leaves.forget()
+        for executor in (self, *self._twins):
+            executor._leaves.forget()
         self._twins = ()
 
     def refresh(self, params: Params, rows: Mapping[int, Ints]) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.base.progress import Clock
-from abw.core.exec.interface import Executor
+from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params, init_params
 from abw.core.exec.registry import get_executor
 from abw.core.graph.leaves import StaleLeavesError, leaf_slot, with_leaves
@@ -25,6 +25,7 @@ from abw.core.policy.registry import get_policy
 from abw.core.run.checks import compare_with_reference
 from abw.core.run.minibatches import MiniBatch, planned, run_all, run_one
 from abw.core.run.options import RunOptions
+from abw.core.run.parallel import Part, PartRunner
 from abw.core.run.pipeline import run
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
@@ -195,3 +196,39 @@ def test_threads() -> None:
         assert np.array_equal(a, b)
     for twin in two.twins():
         assert twin.leaves and two.leaves and twin.leaves is not two.leaves
+
+
+def beside(
+    workload: Workload, executor: Executor, windows: Windows, *, reuse: bool
+) -> tuple[int, list[bytes]]:
+    """How many nodes were kept leaves, and the bits of each mini-batch, of two threads side by side."""
+
+    def read(_: Part, batch: MiniBatch, result: Result) -> tuple[int, bytes]:
+        assert batch.graph.distinct
+        return batch.graph.distinct.kept, result.values(batch.graph.results[0].reference).tobytes()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("abw.core.run.parallel.LEAST", 0)
+        patch.setattr("abw.core.run.parallel.FEWEST", 1)
+        runner = PartRunner(DEPTH, executor, Clock(*PHASES), read, reuse=reuse)
+        found = [value() for _, _, each in runner.run([Part(workload, windows)]) for _, _, value in each]
+    return sum(kept for kept, _ in found), [bits for _, bits in found]
+
+
+@given(windows=st.lists(spans, min_size=2, max_size=12))
+@settings(max_examples=10)
+def test_side_by_side(windows: Windows) -> None:
+    """Threads with mini-batches of their own keep leaves of their own; the bits are the same."""
+    workload = opened("treelstm")
+    executor = prepared(workload, threads=2)
+    kept, expected = beside(workload, executor, windows, reuse=False)
+    assert kept == 0
+    for _ in range(2):
+        assert beside(workload, executor, windows, reuse=True)[1] == expected
+
+
+def test_threads_keep_leaves() -> None:
+    """Of eight equal mini-batches some thread runs two with the same memory."""
+    workload = opened("treelstm")
+    executor = prepared(workload, threads=2)
+    assert beside(workload, executor, [(0, 6)] * 8, reuse=True)[0] > 0
