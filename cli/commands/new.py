@@ -13,7 +13,7 @@ from abw.cli.console import say
 
 def new(
     template: Annotated[
-        Literal["chain", "tree", "lattice", "graph", "classifier", "growing"],
+        Literal["chain", "tree", "lattice", "graph", "classifier", "growing", "plans"],
         typer.Argument(help="Kind of model.", show_default=False),
     ],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new or empty folder.")],
@@ -23,7 +23,8 @@ def new(
 
     chain: a tagger of sentences. tree: a tree LSTM. lattice: a lattice LSTM. graph: a network over any
     acyclic graph, with JSON lines as data. classifier: a tree LSTM that learns labels. growing: a translator
-    with attention that learns to grow its words one by one.
+    with attention that learns to grow its words one by one. plans: a cost model of query plans, with scripts
+    that collect plans of PostgreSQL and choose hints.
     """
     from abw.core.tools.project import create_project
 

@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from abw.core.base.errors import AbwError
@@ -18,11 +18,15 @@ from abw.core.spec.shipped import FOLDER
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A kind of model to begin with: the shipped spec it is made from, and what an instance of it is."""
+    """A kind of model to begin with: the shipped spec it is made from, and what an instance of it is.
+
+    `more` are files beside it, by the folder of the spec, and what each is for.
+    """
 
     spec: str
     summary: str
     instance: str
+    more: Mapping[str, str] = field(default_factory=dict)
 
 
 TEMPLATES: Mapping[str, Template] = {
@@ -48,6 +52,17 @@ TEMPLATES: Mapping[str, Template] = {
         "a translator with attention that grows its words one by one, and learns to",
         "a sentence and its translation, one pair a line",
     ),
+    "plans": Template(
+        "plans/treelstm-cost.yaml",
+        "a cost model of query plans, for PostgreSQL with a database of its own",
+        "a plan as EXPLAIN (FORMAT JSON) writes it",
+        {
+            "postgres.py": "a PostgreSQL server, random queries, sets of hints: `python postgres.py start`",
+            "library.sql": "its tables and data",
+            "collect.py": "runs 200 queries under hints and writes their plans: `python collect.py`",
+            "choose.py": "chooses hints for new queries by the served model: `python choose.py`",
+        },
+    ),
 }
 
 TRAIN = """\
@@ -68,8 +83,7 @@ abw run model.yaml --output out.jsonl   # a line of results for each instance
 | file | what |
 | --- | --- |
 | `model.yaml` | the model: its types, and on which vertices of an instance they run |
-| `cells/` | the equations of its types |
-| `data/` | a few instances to try it on: {instance} |
+{files}| `data/` | a few instances to try it on: {instance} |
 | `abw.schema.json` | completion and checks for editors with a YAML language server |
 
 Next: your own data (`data:` in `model.yaml`, or `--data FILE`), your sizes (`dims:`, or `--set \
@@ -111,13 +125,15 @@ def create_project(template: str, folder: Path) -> list[Path]:
 
 
 def _fill(folder: Path, template: str, chosen: Template, name: str) -> None:
-    specs = FOLDER
-    model = open_model(specs / chosen.spec, Overrides())
+    spec = FOLDER / chosen.spec
+    model = open_model(spec, Overrides())
     for file in (*model.files[1:], model.data.path):
-        target = folder / file.relative_to(specs)
+        target = folder / file.relative_to(spec.parent)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, target)
-    text = (specs / chosen.spec).read_text(encoding="utf-8")
+    for extra in chosen.more:
+        shutil.copyfile(spec.parent / "project" / extra, folder / extra)
+    text = spec.read_text(encoding="utf-8").replace("$schema=../", "$schema=")
     words = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in name) or "model"
     valid = words if words[0].isalpha() else f"m-{words}"
     renamed = text.replace(f"model: {model.name}\n", f"model: {valid}\n")
@@ -126,5 +142,9 @@ def _fill(folder: Path, template: str, chosen: Template, name: str) -> None:
     (folder / "abw.schema.json").write_text(schema, encoding="utf-8", newline="\n")
     summary = chosen.summary[0].upper() + chosen.summary[1:]
     train = TRAIN if model.training else ""
-    told = README.format(name=name, summary=summary, template=template, instance=chosen.instance, train=train)
+    cells = {"cells/": "the equations of its types"} if model.files[1:] else {}
+    files = "".join(f"| `{file}` | {what} |\n" for file, what in (cells | {**chosen.more}).items())
+    told = README.format(
+        name=name, summary=summary, template=template, instance=chosen.instance, train=train, files=files
+    )
     (folder / "README.md").write_text(told, encoding="utf-8", newline="\n")

@@ -119,7 +119,7 @@ def bao(w: Weights, nodes: list[Node]) -> list[Tensor]:
 
 MODELS: dict[str, tuple[Callable[[Weights, list[Node]], list[Tensor]], str]] = {
     "bao": (bao, "log-error"),
-    "treelstm-cost": (treelstm, "q-error"),
+    "treelstm-cost": (treelstm, "log-error"),
     "qppnet": (qppnet, "log-error"),
     "zero-shot": (zero_shot, "q-error"),
 }
