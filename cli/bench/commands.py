@@ -15,7 +15,7 @@ FOLDERS = {
     "executors": "cpu precision threads cuda",
     "whole": "e2e dedup one plans reading cold memory libraries peers models paper growth programs train "
     "serve torch-models",
-    "graphs": "policies layout",
+    "graphs": "policies grouping layout",
 }
 BENCHES = {name: folder for folder, names in FOLDERS.items() for name in names.split()}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from abw.bench.graphs.families import families
+from abw.bench.graphs.grouping import POLICIES, grouping
 from abw.bench.graphs.policies import policies
 from abw.core.graph.bounds import topological_order
 from tests.bench.conftest import by_table
@@ -34,3 +35,13 @@ def test_each_family_is_compared_with_the_best(tmp_path: Path) -> None:
     assert row["depth"] == worst["depth"] > 1
     assert abs(mean["auto"] - row["auto"]) < 1e-9
     assert all(chosen["file_bytes"] < 1e6 for chosen in rows["chosen"])
+
+
+def test_groups_have_fewer_launches_of_more_batches() -> None:
+    rows = by_table(grouping(8, 4, 1, "dependency trees, 40"))[""]
+    plain, grouped = ([r for r in rows if r["grouped"] == which] for which in ("no", "yes"))
+    assert [r["policy"] for r in plain] == [r["policy"] for r in grouped] == list(POLICIES)
+    for one, other in zip(plain, grouped, strict=True):
+        assert one["launches"] == one["batches"] and other["launches"] <= one["launches"]
+        assert plain[0]["phases"] <= min(one["phases"], other["phases"])  # by depth there are the fewest
+        assert min(one["cpu_seconds"], other["blas_seconds"]) > 0
