@@ -124,7 +124,8 @@ def leaf_types(network: Network) -> LeafTypes:
     several, rows = len(network.types), dict[int, int]()
     slot, at = np.full(several, -1, np.int32), np.full(several, -1, np.int64)
     kept = np.zeros((several, network.width), np.int32)
-    span = max((c.first + c.rows for c in network.constants if c.kind not in ("field", "kept")), default=0)
+    # of what leaves may read: a training network has others behind fields, with numbers of many megabytes
+    span = max((c.first + c.rows for c in _known_by(network) if c.kind not in ("field", "kept")), default=0)
     for constant in network.constants:
         if constant.kind == "kept":
             t, o = divmod(constant.number, network.width)
@@ -132,6 +133,13 @@ def leaf_types(network: Network) -> LeafTypes:
             if o == 0:
                 slot[t], at[t], rows[t] = leaf_slot(network, t) or 0, len(rows) * span, constant.rows
     return LeafTypes(slot, at, kept, rows, len(rows) * span)
+
+
+def _known_by(network: Network) -> list[Constant]:
+    """The constants by whose rows leaves that are kept differ."""
+    kept = {c.number // network.width for c in network.constants if c.kind == "kept"}
+    slots = [network.types[t].slots[leaf_slot(network, t) or 0] for t in kept]
+    return [network.constants[number] for slot in slots for number in slot.constants]
 
 
 class Leaves:
