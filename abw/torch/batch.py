@@ -104,6 +104,11 @@ class Batched:
         Errors: AbwError for what cannot be batched; what the model raises, with a note that names the
         instance.
         """
+        if torch.compiler.is_compiling():  # torch.compile compiles what is around it
+            return torch.compiler.disable(self._all)(*columns)  # type: ignore[no-any-return]
+        return self._all(*columns)
+
+    def _all(self, *columns: Sequence[Any]) -> list[Any]:
         return list(self.stream(*columns))
 
     def stream(self, *columns: Sequence[Any]) -> Iterator[Any]:

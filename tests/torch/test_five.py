@@ -128,3 +128,14 @@ def test_the_example_of_the_docs():
     model, trees = scope["model"], scope["trees"]
     assert all(p.grad is not None for p in model.parameters())
     assert_alike([model(tree) for tree in trees], scope["scores"])
+
+
+def test_inference_mode_and_threads_give_the_same():
+    model, columns = five("child-sum")
+    with torch.no_grad():
+        wanted = [model(*item) for item in zip(*columns, strict=True)]
+        assert_alike(wanted, batch(model, threads=2)(*columns))
+    fast = batch(model)
+    with torch.inference_mode():
+        assert_alike(wanted, fast(*columns))
+    assert_alike(wanted, [out.detach() for out in fast(*columns)])
