@@ -34,10 +34,10 @@ def climb(
 ) -> Linear:
     """Find weights with which the linear rule needs few batches on some graphs; with a `cost`, costs little.
 
-    It begins at the best of the rules `known`, else at the best of `STARTS`. `free`: whether `free` may weigh
-    something. One to three random weights are changed at a time, and kept
-    where the result is no worse: stochastic hill climbing. So many changes are tried as take `SECONDS`, as
-    reckoned: same arguments, same weights on every machine.
+    This is stochastic hill climbing from the best of the rules `known`, or of `STARTS`: one to three random
+    weights are changed at a time, and the change is kept where the result is no worse. `free` says whether
+    that feature may have a weight. The number of changes is what takes `SECONDS` as reckoned: same arguments,
+    same weights, whatever the load. At the end weights that change nothing become 0.
     """
     judged = [_Judged(dag, free, cost) for dag in dags]
 
@@ -68,7 +68,7 @@ def climb(
         found = total(weights, least)
         if found <= least:
             least, best = found, weights
-    for k in np.argsort(np.abs(best)):  # what changes nothing shall not be there
+    for k in np.argsort(np.abs(best)):
         weights = best.copy()
         weights[k] = 0.0
         found = total(weights, least)

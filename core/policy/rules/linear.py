@@ -16,7 +16,7 @@ from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float64]
-# What is weighed of a ready type, in the order of the weights.
+# The features of a ready type, in the order of the weights.
 #
 # Logarithms are to base 2 (`_log`). A node's mass is the fourth power of the longest path that starts at it,
 # its far mass the eighth. A node is next if it is not ready, but all of its remaining producers are, and none
@@ -47,8 +47,8 @@ def weights_of(named: Mapping[str, float]) -> Floats:
 class Linear:
     """The type goes first whose features (`FEATURES`), times their `weights` (10,), sum to most.
 
-    Of equals the type declared first. Where `free`, or `next_share` and `none_next`, weigh nothing, less has
-    to be found.
+    Equal sums go to the type declared first. A rule in which `free`, or `next_share` and `none_next`, have
+    weight 0 takes less time.
     """
 
     weights: Floats = field(default_factory=lambda: weights_of(WEIGHTS))
@@ -64,7 +64,10 @@ class Linear:
 
 
 class Scorer:
-    """What schedules one dag by any weights, for learning by many of them; without `free`, that weighs 0."""
+    """Schedules one dag by any weights, for learning; what does not depend on weights is found once.
+
+    Without `free` that feature is not computed, whatever it weighs.
+    """
 
     def __init__(self, dag: Dag, *, free: bool) -> None:
         types = len(dag.types)
@@ -84,12 +87,12 @@ class Scorer:
         self._batches = room(dag)
 
     def schedule(self, weights: Floats) -> Schedule:
-        """The schedule of the rule with these weights; the next one takes its place."""
+        """Schedule by these weights; the arrays of the schedule are used again for the next one."""
         self.count(weights, len(self._dag[0]))
         return to_schedule(self._batches)
 
     def count(self, weights: Floats, most: int) -> int:
-        """How many batches it has; `most` + 1 where there are more than `most`."""
+        """Count the batches of the schedule by these weights; `most` + 1 where there are more than `most`."""
         given = self._dag, weights, self._known, self._room, self._types, (*self._batches,)
         return int(_linear(*given, most))
 
@@ -106,8 +109,8 @@ def _mass(length: int) -> float:
     return square * square
 
 
-# Of a node v in `node[v]`: how many producers are not executed, how many neither executed nor ready, how many
-# ready ones have its own type; its type, beside them in the cache.
+# Columns of `node` (n, 4): how many of a node's producers are not executed, how many are neither executed nor
+# ready, and how many are ready and of its own type; the node's type, to be in the same line of the cache.
 MISSING, WAITING, OWN, TYPE = range(4)
 
 
@@ -121,7 +124,11 @@ def _linear(
     recorded: tuple[Ints, Ints, Ints, Ints],
     most: int,
 ) -> int:
-    """Record the schedule; the number of its batches, or `most` + 1 as soon as there are more."""
+    """Record the schedule and return the number of its batches, or `most` + 1 as soon as there are more.
+
+    `known` are heights and what `Remaining` counts by them, empty where `free` is not asked for; `of_nodes`
+    (n, 4) and (2, n), and `of_types`, (11, T) and (6, T), are room.
+    """
     type, ptr, succ, indegree, length = dag
     height, first, number, tallest = known
     node, queue, fresh = of_nodes[0], of_nodes[1][0], of_nodes[1][1]
