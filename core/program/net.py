@@ -371,6 +371,21 @@ class Net:
         """Take the largest of each element of any number of values of one shape; see `sum`."""
         return self._reductions.reduce("max", values)
 
+    def var(self, values: Iterable[Any]) -> Value:
+        """Return the variance of each element of any number of values, zeros for one; see `sum`."""
+        return self._reductions.reduce("var", values)
+
+    def std(self, values: Iterable[Any]) -> Value:
+        """Return the standard deviation of each element: the root of `var`."""
+        return self._reductions.reduce("std", values)
+
+    def softmax(self, values: Iterable[Any]) -> list[Value]:
+        """Return exp(v) of each of any number of values of one shape, divided by the sum of all.
+
+        Two nodes a value, and a maximum and a sum of all. Errors: as `sum`.
+        """
+        return self._reductions.softmax(values)
+
     def attend(
         self,
         query: object,

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from abw.core.base.errors import AbwError
-from abw.core.ir.cell import Shape
-from abw.core.ir.libraries import with_reduction
-from abw.core.ir.model import Attention, Library, Reduction
+from abw.core.ir.cell import Cell, Op, Port, Shape
+from abw.core.ir.libraries import with_reduction, with_type
+from abw.core.ir.model import SPREADS, Attention, Library, Reduction
 from abw.core.program.recording.recorder import Call, Reduced
 from abw.core.program.recording.values import Value, owner
 from abw.core.program.session import Session
 
 # Methods of a net that a cell of the same name hides.
-NAMES = ("sum", "mean", "max", "attend")
+NAMES = ("sum", "mean", "max", "var", "std", "softmax", "attend")
 
 
 class Callables(Protocol):
@@ -23,6 +23,7 @@ class Callables(Protocol):
     _session: Session
     _values: dict[Shape, type[Value]]
     _kind: dict[Shape, int]
+    _zeros: dict[Shape, Value]
     _shapes: tuple[Shape, ...]
 
     def _extend(self, library: Library) -> int: ...
@@ -37,6 +38,7 @@ class Reductions:
         self._net = net
         self._numbers: dict[tuple[Reduction | Attention, tuple[Shape, ...]], int] = {}
         self._calls: dict[tuple[Reduction, type], Call] = {}
+        self._softmax: dict[Shape, Any] = {}
 
     def reduce(self, reduction: Reduction, values: Iterable[Any]) -> Value:
         """See `Net.sum`."""
@@ -81,11 +83,37 @@ class Reductions:
         words = (value.ref for value in (*found, *scores, *[asked] * len(found)))
         return self._node(number, shapes[0], len(found), *words)
 
+    def softmax(self, values: Iterable[Any]) -> list[Value]:
+        """See `Net.softmax`."""
+        given = self._alike("softmax", [*values])
+        shape = given[0].shape
+        power, share = self._cells(shape)
+        most = self.reduce("max", given)
+        powers = [power(value, most) for value in given]
+        total = self.reduce("sum", powers)
+        return [share(value, total) for value in powers]
+
+    def _cells(self, shape: Shape) -> tuple[Call, Call]:
+        """The cells exp(x - y) and x / y of values of a shape, which are added if they are new."""
+        if shape not in self._softmax:
+            inputs = Port("x", shape), Port("y", shape)
+            minus, exp = Op("sub", (0, 1), shape), Op("exp", (2,), shape)
+            of = "x".join(map(str, shape))
+            made = (
+                Cell(f"softmax-power({of})", inputs, (), (minus, exp), (("z", 3),)),
+                Cell(f"softmax-share({of})", inputs, (), (Op("div", (0, 1), shape),), (("z", 2),)),
+            )
+            for cell in made:
+                self._net._extend(with_type(self._net._session.library, cell, ()))
+            self._softmax[shape] = tuple(vars(self._net)[cell.name] for cell in made)
+        found: tuple[Call, Call] = self._softmax[shape]
+        return found
+
     def _first(self, reduction: Reduction, given: Sequence[Any]) -> Value:
         """Reduce what nothing was made for yet, or is no list of several values of one class."""
         values = self._alike(reduction, given)
         if len(values) == 1:
-            return values[0]
+            return self._of_one(reduction, values[0])
         kind, shape = type(values[0]), values[0].shape
         if {*map(type, values)} != {self._net._values[shape]}:
             number = self._number(reduction, (shape,))
@@ -102,13 +130,18 @@ class Reductions:
             raise AbwError(
                 f"{made.name} wants values of {list(made.input.shape)}, not {list(given[0].shape)}"
             )
-        if len(given) == 1:
-            return given[0]
         found: Any = made.output()
+        if len(given) == 1:
+            found.ref = self._of_one(made.name, given[0]).ref
+            return found  # type: ignore[no-any-return]
         handles = [value.ref for value in given]
         recorder = self._net._session.recorder
         found.ref = recorder.node(made.number, len(given), *handles) + made.added
         return found  # type: ignore[no-any-return]
+
+    def _of_one(self, reduction: str, value: Value) -> Value:
+        """What a reduction makes of one value."""
+        return self._net._zeros[value.shape] if reduction in SPREADS else value
 
     def _alike(self, what: str, given: Sequence[Any]) -> list[Value]:
         """Values of one shape; numbers among them become values. Errors: AbwError."""

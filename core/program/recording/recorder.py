@@ -159,7 +159,7 @@ def callable_cell(callee: Callee, tape: Recorder, refuse: Refuse) -> Call:
     ]
     results = [f"value{o}_" for o in range(len(made))]
     lines = {
-        "name": callee.name,
+        "name": callee.name if _usable(callee.name) else "cell",
         "signature": ", ".join(names),
         "wrong": " or ".join(f"{n}.__class__ is not input{i}_" for i, n in enumerate(names)) or "False",
         "arguments": "".join(f"{n}, " for n in names),
@@ -172,7 +172,7 @@ def callable_cell(callee: Callee, tape: Recorder, refuse: Refuse) -> Call:
     scope |= {f"input{i}_": kind for i, (_, kind) in enumerate(callee.inputs)}
     scope |= {f"class{o}_": kind for o, kind in enumerate(callee.outputs)}
     exec(compile(source, f"<cell {callee.name}>", "exec"), scope)
-    found: Call = scope[callee.name]
+    found: Call = scope[lines["name"]]
     return found
 
 

@@ -22,7 +22,8 @@ from tests.core.program.cells import LIBRARY, Number, Plain, small
 
 # An operation on a list of values: its name, and which values (modulo how many there are).
 Step = tuple[str, list[int]]
-STEPS = ("sum", "mean", "max", "attend", "weigh", "step", "decide")
+SIMPLE = ("sum", "mean", "max", "var", "std")
+STEPS = (*SIMPLE, "attend", "weigh", "softmax", "step", "decide")
 
 
 class Oracle(Plain):
@@ -36,6 +37,16 @@ class Oracle(Plain):
 
     def max(self, values: Sequence[Number]) -> Number:
         return Number(np.stack([v.array for v in values]).max(axis=0))
+
+    def var(self, values: Sequence[Number]) -> Number:
+        return Number(np.stack([v.array for v in values]).var(axis=0))
+
+    def std(self, values: Sequence[Number]) -> Number:
+        return Number(np.stack([v.array for v in values]).std(axis=0))
+
+    def softmax(self, values: Sequence[Number]) -> list[Number]:
+        powers = np.exp(np.stack([v.array for v in values]))
+        return [*map(Number, powers / powers.sum(axis=0))]
 
     def attend(self, query: Any, keys: Sequence[Number], values: Sequence[Number], heads: int = 1) -> Number:
         parts = []
@@ -60,12 +71,14 @@ def program(net: Any, steps: Sequence[Step]) -> tuple[list[int], Any]:
     values, seen = [net.start, net.words[3], net.zeros("hidden"), net.input([0.5, -1, 2, 0.25, 0, 1])], []
     for kind, which in steps:
         some = [values[i % len(values)] for i in which]
-        if kind in ("sum", "mean", "max"):
+        if kind in SIMPLE:
             values.append(getattr(net, kind)(some))
         elif kind == "attend":
             values.append(net.attend(some[0], some[::-1], some, heads=2))
         elif kind == "weigh":
             values.append(net.attend(None, [net.gate(value) for value in some], some))
+        elif kind == "softmax":
+            values += net.softmax(some)
         elif kind == "step":
             values.append(net.step(some[0], some[-1]))
         else:

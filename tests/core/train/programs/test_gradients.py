@@ -24,7 +24,7 @@ from tests.core.train.models import spec_of
 
 # An operation on a list of values: its name, and which values (modulo how many there are).
 Step = tuple[str, list[int]]
-STEPS = ("sum", "mean", "attend", "step", "two", "decide", "class", "squared", "binary")
+STEPS = ("sum", "mean", "var", "attend", "softmax", "step", "two", "decide", "class", "squared", "binary")
 Losses = list[tuple[Any, str, Any, float]]
 
 
@@ -39,10 +39,12 @@ def program(net: Any, steps: Sequence[Step], losses: Losses | None = None) -> Lo
 
     for number, (kind, which) in enumerate(steps):
         some = [values[i % len(values)] for i in which]
-        if kind in ("sum", "mean"):
+        if kind in ("sum", "mean", "var"):
             values.append(getattr(net, kind)(some))
         elif kind == "attend":
             values.append(net.attend(some[0], some[::-1], some, heads=2))
+        elif kind == "softmax":
+            values += net.softmax(some)
         elif kind == "step":
             values.append(net.step(some[0], some[-1]))
         elif kind == "two":
