@@ -77,7 +77,7 @@ class Engine:
         self._inputs, self._policy, self._executor, self._threads = inputs, policy, executor, threads
         self._patience = Patience(dedup if self.looks_for_equal else "off")
         self._may_look = self._looking = False
-        self._last = 0
+        self._last, self._planned_last = 0, False
         self.clock = Clock("schedule", "plan", "execute")
         self._base = 0
         self._recorded: list[tuple[Piece, int] | Segment] = []
@@ -117,7 +117,7 @@ class Engine:
         """Begin a run, whose first node is number `base` of all runs'. Values of earlier runs are lost."""
         if self._looking:
             self._learn()
-        self._last = self.planned.count
+        self._last, self._planned_last = self.planned.count, bool(self.planned.pieces)
         self._base, self._recorded, self._made = base, [], {}
         self._may_look, self._looking = self._patience.begin(), False
         if self._prepared:
@@ -134,12 +134,16 @@ class Engine:
     def _look(self, nodes: int) -> None:
         """Begin to look for equal nodes, if so many more are the run's first ones, and it is worth while.
 
-        Amid a run it is too late: nodes that read what was not looked at equal no others.
+        Amid a run it is too late: nodes that read what was not looked at equal no others. Where several
+        threads share pieces by instances, as may be seen from the last run, equal nodes of other instances
+        would be in their way.
         """
         if not self._may_look:
             return
         self._may_look = False
-        if self._patience.mode == "on" or max(nodes, self._last) >= LEAST_NODES:
+        shared = self._executor.threads > 1 and (self._planned_last or not self._last)
+        many = max(nodes, self._last) >= LEAST_NODES
+        if self._patience.mode == "on" or (many and not shared):
             self._looking = True
             self.equal.begin()
             if self.tape is not None:

@@ -192,6 +192,23 @@ def test_where_nothing_repeats_auto_looks_less_often(tmp_path: Path) -> None:
     assert looked == [True, False, True, False, False, True, False, False, False]
 
 
+def test_auto_leaves_calls_apart_that_threads_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def chain(net: Any, words: list[int]) -> Any:
+        h = net.start
+        for word in words:
+            h = net.step(net.words[word], h)
+        return h
+
+    sentences = [[word % 5 for word in range(300)]] * 4
+    for limit, looks in ((1, [False, False]), (10**9, [False, True])):
+        monkeypatch.setattr("abw.core.exec.cpu.partition.APART_FLOPS", limit)
+        net, found = net_of(tmp_path, "cpu", "auto", threads=2), []
+        for _ in range(2):
+            net.run(partial(chain, net), sentences)
+            found.append(net._session.engine(None)._looking)
+        assert found == looks
+
+
 def test_patience() -> None:
     patience = Patience("auto")
     assert patience.begin()
