@@ -72,12 +72,16 @@ def test_a_process_that_dies_is_replaced(
 
 
 def test_members_add_up_shares_also_if_one_dies(
-    lesson: Lesson, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lesson: Lesson, nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = kept(lesson(3, here())["path"])
     monkeypatch.setattr(team, "LARGE", 0)
     monkeypatch.setattr(team, "Member", dying(2, 3, tmp_path / "died"))
-    assert kept(lesson(3, TeamOnRay())["path"]) == wanted
+    third = nodes.add()
+    try:
+        assert kept(lesson(3, TeamOnRay(nodes.address))["path"]) == wanted
+    finally:
+        nodes.all.remove_node(third)
     assert (tmp_path / "died").exists()
 
 

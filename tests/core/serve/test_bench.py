@@ -25,3 +25,17 @@ def test_every_engine_answers_all(root: Path, tmp_path: Path, monkeypatch: pytes
         assert row["failed"] == 0 and row["requests_per_second"] > 0
         assert 0 < row["p50_seconds"] <= row["p99_seconds"] and row["engine_cpu_seconds"] > 0
     assert memory["requests"] >= 10
+
+
+def test_overload_is_measured(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from abw.bench.whole import serve as bench
+
+    monkeypatch.setenv("ABW_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(bench, "CONNECTIONS", 50)
+    (tmp_path / "trees").mkdir()
+    shutil.copyfile(root / "specs/data/trees.txt", tmp_path / "trees/train.txt")
+    rows = list(bench.serve(tmp_path, root / "specs", 4, 8, 0.2, 0, 1, overload=True))
+    assert [row["times"] for row in rows if not isinstance(row, str)] == [1, 2, 4]
+    for row in rows:
+        assert not isinstance(row, str)
+        assert row["answered_per_second"] > 0 and row["late_per_second"] == 0
