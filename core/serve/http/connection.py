@@ -73,6 +73,9 @@ class Site(Protocol):
     date: bytes
     connections: set[Connection]
 
+    def later(self, connection: Connection) -> bool:
+        """Whether what a connection has received is parsed later (`parse`), because much else has arrived."""
+
     def begin(self, exchange: Exchange) -> None:
         """Answer a request, now or later."""
 
@@ -103,6 +106,7 @@ class Connection(asyncio.Protocol):
         self._current: Exchange | None = None  # the request that is being answered
         self._behind: deque[Exchange] = deque()  # whole requests behind it
         self._full = False  # whether the client does not read its answers
+        self._held: list[bytes] = []  # received, and parsed later
         self._timer: asyncio.TimerHandle | None = None  # while a request has begun and is not whole
         self._wrong: tuple[int, str] | None = None
         # what arrives is thrown away; the last answer is being read; no more requests; `_advance` runs
@@ -124,7 +128,22 @@ class Connection(asyncio.Protocol):
         self._site.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
-        """Parse received bytes, piece by piece."""
+        """Take received bytes."""
+        if self._held:
+            self._held.append(data)
+        elif self._site.later(self):
+            self._held = [data]
+        else:
+            self._parse(data)
+
+    def parse(self) -> None:
+        """Parse what was kept for later."""
+        held, self._held = self._held, []
+        if held:
+            self._parse(b"".join(held))
+
+    def _parse(self, data: bytes) -> None:
+        """Parse bytes, piece by piece."""
         if self._deaf:
             return
         self._whole = False
@@ -171,6 +190,7 @@ class Connection(asyncio.Protocol):
         A client that has gone altogether looks the same. Its system says so when it is sent something, which
         is why the first bytes of the answer go ahead.
         """
+        self.parse()
         if self._current is None:
             return False
         (self._behind[-1] if self._behind else self._current).alive = False
@@ -181,6 +201,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _: Exception | None) -> None:
         """Let nobody work for a client that has gone."""
         self._stop_timer()
+        self._held.clear()
         self._site.connections.discard(self)
         if self._current is not None:
             self._site.leave(self._current)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import formatdate
 from typing import Any
@@ -71,6 +72,8 @@ class Inference:
         self.service.decline(self.model, self.exchange, error, self.kind)
 
 
+# Connections whose bytes are parsed before engines are heard again.
+TURN = 64
 # Answers a request, given the name of a model from the address.
 Handler = Callable[[Exchange, str], None]
 
@@ -86,6 +89,8 @@ class Service:
         self.connections: set[Connection] = set()
         self.draining = False
         self.date = b""
+        self._late: deque[Connection] = deque()
+        self._parsed = 0  # connections, in this turn
         self._names = names
         self._open: dict[Inference, None] = {}  # by their deadlines
         self._timer: asyncio.TimerHandle | None = None
@@ -129,6 +134,28 @@ class Service:
             model.tick()
 
     # What connections say.
+
+    def later(self, connection: Connection) -> bool:
+        """Whether what a connection has received is parsed later, because much else has arrived.
+
+        So the engines are heard, and get their next requests, however many clients there are.
+        """
+        if not self._parsed:
+            asyncio.get_running_loop().call_soon(self._turn)
+        self._parsed += 1
+        if self._parsed <= TURN:
+            return False
+        self._late.append(connection)
+        return True
+
+    def _turn(self) -> None:
+        """Parse some of what was kept for later."""
+        self._parsed = 0
+        for _ in range(min(TURN, len(self._late))):
+            self._late.popleft().parse()
+        if self._late:
+            self._parsed = TURN  # those before come first
+            asyncio.get_running_loop().call_soon(self._turn)
 
     def begin(self, exchange: Exchange) -> None:
         """Answer a request, now or later."""

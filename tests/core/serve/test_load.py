@@ -103,6 +103,30 @@ def test_each_answer_is_the_right_one_while_engines_die(tmp_path: Path) -> None:
     assert tally.ends == {"200": 2500, "kills": 5}
 
 
+def test_what_hundreds_send_at_once_in_pieces_is_answered_in_order(tmp_path: Path) -> None:
+    async def ask(server: Server) -> None:
+        opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(300)]
+        sent = [b"".join(request_of(b"%d of %d" % (k, n)) for k in range(3)) for n in range(len(opened))]
+        for part in range(3):
+            for (_, writer), data in zip(opened, sent, strict=True):
+                size = len(data) // 3 + 1
+                writer.write(data[part * size : (part + 1) * size])
+            await asyncio.sleep(0)
+        for n, (_, writer) in enumerate(opened):
+            if n % 2:
+                writer.write_eof()
+        for n, (reader, writer) in enumerate(opened):
+            for k in range(3):
+                said = parsed(await reader.readuntil(b"}\n"))
+                assert said.status == 200 and said.lines[0]["said"] == f"{k} of {n}"
+            if n % 2:
+                assert await reader.read() == b""
+            writer.close()
+
+    with repeating(tmp_path, limits={"timeout": 60.0}) as server:
+        asyncio.run(ask(server))
+
+
 def test_a_spare_takes_over_before_anybody_is_late(tmp_path: Path) -> None:
     async def kill(server: Server) -> None:
         for died in range(3):
