@@ -20,6 +20,8 @@ Ints = NDArray[np.int32]
 Floats = NDArray[np.float64]
 # Powers of the share for `Weight`: with the higher one the share all but decides alone.
 SHARE, WEIGHT = 6, 2
+# What all remaining nodes of a type weigh at least: rounding must not leave nothing.
+LEAST_WEIGHT = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Weights(NamedTuple):
 
 def weights(dag: Dag, frontier: Frontier, length: Ints) -> Weights:
     """The weights by path lengths (n,), `frontier` being `start(dag)`; no node is counted as ready yet."""
-    left = np.full(len(dag.types), 1e-9)  # rounding must not leave nothing
+    left = np.full(len(dag.types), LEAST_WEIGHT)
     _weigh(dag.type, length, left)
     return Weights(length, np.zeros_like(left), left, frontier.head.copy())
 

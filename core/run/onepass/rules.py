@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,12 @@ from abw.core.policy.registry import Reversed
 from abw.core.policy.rules.agenda import Agenda
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.rules.depth import Depth
+from abw.core.policy.rules.frugal import Frugal
 from abw.core.policy.rules.phases import Phases
+from abw.core.policy.rules.sufficient import Sufficient
+from abw.core.policy.rules.weight import Weight
 from abw.core.policy.schedule import Policy
-from abw.core.run.onepass import schedule
+from abw.core.run.onepass import schedule, weighing
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.state import Stage
 
@@ -45,12 +48,26 @@ def rule_of(policy: Policy, order: NDArray[np.int32] | None) -> Rule | None:
             return Rule((schedule.successors, schedule.agenda), numbers={at.STATIC: policy.static})
         case Critical():
             return Rule((schedule.successors, schedule.path_lengths, schedule.critical))
-        case Reversed(policy=Critical()):
-            there = schedule.successors, schedule.turn
-            return Rule((*there, schedule.path_lengths, schedule.critical, schedule.turn_back))
+        case Weight(cost=None):
+            return _weighed({at.POWER: policy.power, at.FREE: policy.free, at.FRUGAL: 0})
+        case Frugal(cost=None):
+            return _weighed({at.FREE: 1, at.FRUGAL: 1})
+        case Sufficient():
+            return Rule((schedule.successors, weighing.sufficient), numbers={at.DIRECT: policy.direct})
+        case Reversed(policy=Critical() | Weight() | Frugal() | Sufficient()):
+            found = rule_of(policy.policy, order)
+            if found is not None:
+                first, *rest = found.stages
+                return replace(found, stages=(first, schedule.turn, *rest, schedule.turn_back))
         case FsmPolicy():
             return _machine(policy)
     return None
+
+
+def _weighed(numbers: Mapping[int, int]) -> Rule:
+    """The stages of a rule that weighs nodes."""
+    lengths = weighing.heights if numbers[at.FREE] else schedule.path_lengths
+    return Rule((schedule.successors, lengths, weighing.scored), numbers=numbers)
 
 
 def _machine(policy: FsmPolicy) -> Rule:

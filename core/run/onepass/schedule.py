@@ -28,7 +28,7 @@ from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, full, take
 
 
 @fragment
-def _room(words: int) -> bool:
+def room_for_schedule(words: int) -> bool:
     """Room for a schedule, which is empty."""
     state = longs_at(words, at.WORDS)
     n = state[at.NODES]
@@ -65,7 +65,7 @@ def depth(words: int) -> int:
     state = longs_at(words, at.WORDS)
     n, types, deepest = state[at.NODES], state[at.TYPES], -1
     found = _depths(words)
-    if found <= 0 or not _room(words):
+    if found <= 0 or not room_for_schedule(words):
         return MORE if found >= 0 else WRONG
     deep = ints_at(found, n)
     for v in range(n):
@@ -215,7 +215,7 @@ def _ground(words: int) -> int:
     state = longs_at(words, at.WORDS)
     n, types = state[at.NODES], state[at.TYPES]
     found = take(words, 2 * n + 7 * types + 3, 4)
-    if not _room(words):
+    if not room_for_schedule(words):
         return 0
     zeros = ints_at(found + 8 * n, 6 * types)
     for i in range(6 * types):

@@ -23,7 +23,7 @@ Stage = Callable[[int], int]
 # else that the pass does not know.
 FINE, MORE, ROWS, WRONG, APART, OTHER = range(6)
 
-_NUMBERS = 58
+_NUMBERS = 65
 # Words that are numbers.
 #
 # - The block: its address, its bytes, how many of them are taken, or would be (`NEXT`).
@@ -36,23 +36,27 @@ _NUMBERS = 58
 #   which on equal ones are looked for, and how many mini-batches are still left out of that (`PAUSE`).
 # - Of the format: the first register that its reader fills; whether sentences are tagged;
 #   how many kinds the data has.
-# - Of the policy: an FSM's encoding and phases; whether agenda's averages are static.
+# - Of the policy: an FSM's encoding and phases; whether agenda's averages are static; of
+#   rules that weigh the power of the share, whether heights count, whether it is `Frugal`; whether
+#   `Sufficient` counts edges between nodes of one type alone.
 # - Of the executor: the walker, its table and scratch memory.
 # - What was made: addresses of the vertices' kinds, the columns that were read and the lines of instances,
 #   of binding's data; how many vertices, nodes, operands, batches, edges; addresses of the space and state of
 #   construction (`OWN`), its steps, nodes (3, n), where operands begin, operands, what stands for reductions;
-#   of successors and path lengths; of the rows of values, of arenas' rows, of constants' rows.
+#   of successors, path lengths, heights, recurrent types' numbers and what rules keep; of the rows of values,
+#   of arenas' rows, of constants' rows.
 (
     BLOCK, ROOM, NEXT,
     TEXT, SIZE, COUNT, FIRST, LAST, SEED, NUMBERS, MOST_VERTICES, IDS, ID_ROOM,
     TYPES, SLOTS, WIDTH, SHIFT, SPACE_ROWS, ALIASING, ARENAS, CONSTANTS,
     MOST_REDUCED, MOST_FLOATS, MOST_FLOPS, DEDUP_FROM, PAUSE,
     COLUMNS, TAGGED, KINDS,
-    ENCODING, PHASES, STATIC,
+    ENCODING, PHASES, STATIC, POWER, FREE, FRUGAL, DIRECT,
     WALK, TABLE, SCRATCH,
     KIND_AT, COLUMNS_AT, LINES_AT, DATA_AT, VERTICES, NODES, OPERANDS, BATCHES, EDGES,
     SPACE, OWN, STEPS_NOW, NODE_AT, OPERAND_PTR, OPERAND, ALIAS,
-    SUCC_PTR, SUCC, INDEGREE, LENGTH, ROW, ROWS_NOW, CONSTANT_NOW,
+    SUCC_PTR, SUCC, INDEGREE, LENGTH, HEIGHT, COLUMN, DOUBLES, ROW, ROWS_NOW,
+    CONSTANT_NOW,
 ) = range(_NUMBERS)  # fmt: skip
 
 _ARRAYS = 50

@@ -19,6 +19,7 @@ from abw.core.base.errors import AbwError
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass import workspace
 from abw.core.run.onepass.onepass import Pass
+from abw.core.run.onepass.rules import rule_of
 from abw.core.spec.load import Overrides
 from abw.core.store.ragged import Outputs
 from abw.core.tools.inspect import inspect
@@ -33,7 +34,11 @@ SPECS = [
     "treelstm-2type", "treelstm-attend", "treelstm-nary", "uneven",
     "plans/bao", "plans/qppnet", "plans/treelstm-cost", "plans/zero-shot",
 ]  # fmt: skip
-POLICIES = ("depth", "phases", "agenda", "agenda-static", "critical", "critical-reversed", "fsm", "auto")
+POLICIES = (
+    "depth", "phases", "agenda", "agenda-static", "critical", "critical-reversed", "fsm", "auto",
+    "sufficient", "sufficient-reversed", "share", "share-free", "weight", "weight-free",
+    "weight-free-reversed", "critical-free",
+)  # fmt: skip
 
 
 @cache
@@ -115,14 +120,21 @@ def test_streams_take_the_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_policies_have_compiled_rules(policy: str) -> None:
-    name = "bilstm" if policy == "phases" else "lattice"
-    made = model(name, policy)
-    if policy == "phases":  # of types without an order the rule asks for more
-        assert made._passes.made is None
+@pytest.mark.parametrize("name", ["lattice", "treelstm-2type", "bilstm"])
+def test_rules_give_the_schedules_of_their_policies(name: str, policy: str) -> None:
+    made = model(name, policy, dedup="off")
+    rule = rule_of(made._ready(), made._networks.program.edges.order)
+    if made._passes.made is None:  # phases of types without an order
+        assert rule is None and policy == "phases" and name != "set-transformer"
         return
     some = list(texts(name))
     same(passed(made, some), ordinary(made, some))
+    space, expected = the_pass(made)._space, made.schedule(made.graph(some))
+    words, batches = space.words, int(space.words[at.BATCHES])
+    arrays = (at.BATCH_TYPE, batches), (at.BATCH_PTR, batches + 1), (at.BATCH_NODES, int(words[at.NODES]))
+    found = [space._array(int(words[word]) - space._at, (size,), np.int32) for word, size in arrays]
+    for mine, other in zip(found, (expected.type, expected.ptr, expected.nodes), strict=True):
+        assert mine.tolist() == other.tolist()
 
 
 def test_a_call_takes_the_pass_from_the_second_on() -> None:
