@@ -31,7 +31,7 @@ BUDGETS = {
     "core/ir": (2_550, 16_300),
     "core/jit": (950, 5_900),
     "core/plan": (1_350, 11_000),
-    "core/policy": (5_170, 38_900),
+    "core/policy": (5_220, 39_300),
     "core/program": (5_600, 36_600),
     "core/run": (7_800, 64_500),
     "core/scale": (1_050, 7_500),

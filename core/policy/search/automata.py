@@ -185,6 +185,18 @@ def grown(found: Automata) -> Automata:
     return found._replace(states=new)
 
 
+def forget(found: Automata) -> None:
+    """Leave the instances' first states alone, and the room for others as it is."""
+    instances, states, count = found.instances, found.states, len(found.start)
+    entries = states.first[count]
+    states.size[:] = count, entries, states.begin[entries]
+    states.next[:entries] = -1
+    states.slots[:] = -1
+    instances.stamp[:] = -1
+    instances.mark[:] = -1
+    _rehash(states)
+
+
 def bytes_of(found: Automata) -> int:
     """Return the bytes that the states take."""
     return sum(array.nbytes for array in found.states)

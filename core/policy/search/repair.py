@@ -22,6 +22,7 @@ from abw.core.policy.search.automata import (
     States,
     automata,
     bytes_of,
+    forget,
     grown,
     step,
 )
@@ -36,6 +37,8 @@ MOVE, SWAP, SHORTEN, MERGE = range(4)
 SCALES, AWAY = 8, 6
 # So many steps of instances take about as long as an edit does beside them.
 STEPS = 256
+# States are forgotten at so many bytes if that does: more are further from the processor.
+NEAR_BY = 1 << 25
 # The work between two looks for Ctrl-C: some hundredths of a second.
 CHUNK = 10_000
 
@@ -59,12 +62,15 @@ class Word(NamedTuple):
     random: NDArray[np.uint64]
 
 
-def repair(dag: Dag, types: Ints, work: int, seed: int = 0, room: int = 1 << 28) -> Ints:
+def repair(
+    dag: Dag, types: Ints, work: int, seed: int = 0, *, patience: int | None = None, room: int = 1 << 28
+) -> Ints:
     """Shorten a sequence of types that finishes the graph; of the same length where that is not found.
 
     `work` is the number of edits tried, where one that takes many steps counts as several: 1 to 3 us each for
-    64 instances. The same seed gives the same sequence. States that take more than `room` bytes are forgotten
-    and made anew; where that leaves no room for a single edit, the search ends.
+    64 instances. The search ends earlier where the work of `patience` has gained nothing. The same seed gives
+    the same sequence. States that take too many bytes are forgotten and made anew; where a single edit takes
+    more than `room`, the search ends, too.
     """
     known = automata(dag)
     count, words = len(known.start), known.states.done.shape[1]
@@ -72,17 +78,23 @@ def repair(dag: Dag, types: Ints, work: int, seed: int = 0, room: int = 1 << 28)
         return types
     word = _word(types, count, seed)
     filled, tried = False, 0
-    while word.at[WORK] < work:
-        goal = min(work, int(word.at[WORK]) + CHUNK)
+    patience = work if patience is None else patience
+    shortest, end = len(types), min(work, patience)
+    while word.at[WORK] < end:
+        if word.at[LENGTH] < shortest:
+            shortest, end = int(word.at[LENGTH]), min(work, int(word.at[WORK]) + patience)
+        goal = min(end, int(word.at[WORK]) + CHUNK)
         filled = filled or _fill(known.instances, known.states, known.start, word) != FULL
         if filled and _edit(known.instances, known.states, word, goal) != FULL:
             continue
-        if 2 * bytes_of(known) <= room:
+        idle = word.at[WORK] == tried
+        if 2 * bytes_of(known) <= (room if idle else min(room, NEAR_BY)):
             known = grown(known)
-        elif word.at[WORK] == tried:
+        elif idle:
             break
         else:
-            known, filled = automata(dag), False
+            forget(known)
+            filled = False
             word.at[WORK] += work_of(len(dag), words)
             tried = int(word.at[WORK])
     return word.sequence[: word.at[LENGTH]].copy()

@@ -28,8 +28,11 @@ ROOM = 1 << 28
 EFFORT = 40_000_000
 # With so many types or fewer, a sequence found for the hardest instances mostly serves all.
 FEW = 8
-# The work of repair for each batch of the schedule: with it, 64 instances take some 1.5 ms a batch.
-WORK = 1_000
+# The most work of repair for each batch of the schedule, and which part of it may gain nothing in a row: 64
+# instances take 0.5 to 4 ms a batch, and some hundredths of a second where nothing is gained.
+WORK, PATIENCE = 4_000, 8
+# Short schedules are repaired with several seeds: so many, and so many batches in all.
+SEEDS, BATCHES = 4, 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,9 @@ class Search:
     powers); the best of the two rankings are taken in turn. With `both`, both directions are searched. Where
     there are few types, the `core` hardest instances are searched alone, their sequence followed by all, and
     those that it leaves unfinished join them. Where the best schedule is not proven optimal, it is repaired
-    with so much `work` for each of its batches (see `repair`). With `exact`, the whole is searched with twice
-    the width again and again until the schedule is proven optimal, or `EFFORT` is spent.
+    with so much `work` for each of its batches, or less if that gains nothing (see `repair`). With `exact`,
+    the whole is searched with twice the width again and again until the schedule is proven optimal, or
+    `EFFORT` is spent.
     """
 
     width: int = 32
@@ -85,9 +89,8 @@ class Search:
             if best.optimal:
                 return best
             best = self._directed(reversed_dag(dag) if turned else dag, turned, cost, best)
-        if self.work and whole and not best.optimal:
-            types = repair(dag, best.schedule.type, self.work * len(best.schedule), room=ROOM)
-            best = _better(best, dag, types, cost)
+        if self.work and whole:
+            best = self._repaired(dag, cost, best)
         width, effort = self.width, 0
         while self.exact and not best.optimal and effort < EFFORT:
             width *= 2
@@ -98,6 +101,17 @@ class Search:
             effort += beaten.steps
             best = _better(best, dag, beaten.types, cost)
             best = _proven(best, beaten.at_least)
+        return best
+
+    def _repaired(self, dag: Dag, cost: Cost, best: Found) -> Found:
+        """The best of what repair makes of a schedule with some seeds."""
+        start = best.schedule.type
+        work = self.work * len(start)
+        for seed in range(min(SEEDS, 1 + BATCHES // len(start)) if len(start) else 0):
+            if best.optimal:
+                break
+            types = repair(dag, start, work, seed, patience=work // PATIENCE, room=ROOM)
+            best = _better(best, dag, types, cost)
         return best
 
     def _directed(self, graph: Dag, turned: bool, cost: Cost, best: Found) -> Found:
