@@ -64,7 +64,8 @@ def climb(
         floor = OTHERS * min(float(np.abs(weights).max()) + 0.3, 6.0)
         for _ in range(draw.choice((1, 1, 2, 3))):
             k = draw.choice(changed)
-            weights[k] += draw.gauss(0.0, STEP) * (abs(weights[k]) + floor)
+            changed_to = weights[k] + draw.gauss(0.0, STEP) * (abs(weights[k]) + floor)
+            weights[k] = float(f"{changed_to:.3g}")  # for people who read the file
         found = total(weights, least)
         if found <= least:
             least, best = found, weights
