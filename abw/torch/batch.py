@@ -29,6 +29,7 @@ from abw.torch.recording.singles import op_region
 from abw.torch.recording.standins import Comparison, Concat, Ints, Maximum, Stack
 from abw.torch.refusals import fingerprint, refuse_unsupported
 from abw.torch.rewriting.rewriter import Rewriter
+from abw.torch.rewriting.shadows import is_instance
 from abw.torch.tracing.trace import CannotTrace
 from abw.torch.verify import verified
 
@@ -137,7 +138,7 @@ class Batched:
         structure, settings = fingerprint(self.model)
         if structure != self._structure:
             self._begin()
-        elif settings != self._settings:
+        elif settings != self._settings or (self._run is not None and self._rewriter.changed()):
             self._settings, self._rewriter.again = settings, True
 
     def _mini_batch(self, items: list[Any], first: int, state: torch.Tensor) -> list[Any]:
@@ -152,7 +153,10 @@ class Batched:
                 self._rewriter.refuse_modes()
             cells.begin()
             runner, done = session.begin("cell"), None
+            scopes = [scope for scope in self._rewriter.scopes.values() if "isinstance" not in scope]
             try:
+                for scope in scopes:  # of helper classes, too
+                    scope["isinstance"] = is_instance
                 tasks = [runner.begin(self._program, item, first + i) for i, item in enumerate(items)]
                 outputs = None if cells.stale else self._finished(tasks, runner, items, first)
                 if outputs is not None:
@@ -161,6 +165,8 @@ class Batched:
             except RestartError:
                 pass
             finally:
+                for scope in scopes:
+                    scope.pop("isinstance", None)
                 session.end(done)
                 cells.end()
             torch.set_rng_state(state)

@@ -285,7 +285,79 @@ class WrongShape(Base):
         return self.linear(torch.cat([x, x]))
 
 
+class Held:
+    """A helper of the model's that is no module."""
+
+    def __init__(self):
+        self.items = []
+
+    def push(self, x):
+        self.items.append(x if isinstance(x, torch.Tensor) else None)
+
+
+class Helper(Base):
+    def forward(self, words):
+        held = Held()
+        for w in words:
+            held.push(self.linear(self.word(w)))
+        return torch.stack(held.items).sum(0)
+
+
+class Masks(Base):
+    def forward(self, words):
+        a, b = self.linear(self.word(words[0])), self.linear(self.word(words[-1]))
+        inside = (a > 0) & (a < 0.5)
+        larger = torch.where(a > b, a, b) if not (a >= b).all() else a
+        return torch.where(~inside, a, torch.zeros(6)), larger, a > b, torch.gt(a, b)
+
+
+class Lengths(Base):
+    def forward(self, words):
+        some = [self.word(w) for w in words]
+        first = [self.word(w) for w in words[:1]]
+        x, n = torch.stack(some).sum(0), len(some)
+        for _ in range(n):
+            x = torch.tanh(self.linear(x))
+        return x / n + torch.stack(first).mean(0) * len(first)
+
+
+class Beam(Base):
+    def forward(self, words):
+        best = [(0.0, self.word(words[0]))]
+        for w in words:
+            new = []
+            for total, x in best:
+                scores = functional.log_softmax(self.linear(x), -1)
+                new += [(total + scores[i].item(), torch.tanh(self.linear(x) + w + i)) for i in range(2)]
+            best = sorted(new, key=lambda pair: -pair[0])[:2]
+        return best[0][1]
+
+
+class WrittenGiven(Base):
+    def forward(self, words):
+        factors = torch.ones(6)
+        y = self.linear(self.word(words[0]) * factors)
+        factors[0] = 5.0
+        return y + self.word(words[0]) * factors
+
+
+class WritesGlobal(Base):
+    def forward(self, words):
+        global COUNT
+        COUNT += 1
+        return self.linear(self.word(words[0]))
+
+
+COUNT = 0
+
+
 MODELS = {
+    "helper": Helper,
+    "masks": Masks,
+    "lengths": Lengths,
+    "beam": Beam,
+    "written_given": WrittenGiven,
+    "writes_global": WritesGlobal,
     "alias": Alias,
     "relu_in_place": ReluInPlace,
     "detached_decision": DetachedDecision,
@@ -325,6 +397,10 @@ MODELS = {
     "wrong_shape": WrongShape,
 }
 TAKEN = [
+    "helper",
+    "masks",
+    "lengths",
+    "beam",
     "alias",
     "relu_in_place",
     "detached_decision",
@@ -352,8 +428,9 @@ TAKEN = [
     "factor",
     "tried",
 ]
-NOT_TRAINED = ("alias", "relu_in_place", "mask_and_max", "factor")
+NOT_TRAINED = ("masks", "alias", "relu_in_place", "mask_and_max", "factor")
 REFUSED = {
+    "writes_global": "assigns a global variable",
     "written_view": "written in place",
     "written_part": "written in place",
     "no_grad_inside": "switched off or on",

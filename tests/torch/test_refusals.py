@@ -98,6 +98,13 @@ def test_calls_that_make_no_sense_are_refused():
     assert batch(model)([]) == []
 
 
+def test_a_tensor_of_the_instance_that_is_written_later_is_refused():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(AbwError, match="written in place after it was computed with"):
+            batch(model_of("written_given"))(ITEMS)
+
+
 def test_numbers_of_the_model_may_be_changed_between_calls():
     model = model_of("factor")
     fast = batch(model)

@@ -55,9 +55,20 @@ class MismatchError(Exception):
 
 def _stacked(rows: Sequence[Any]) -> Any:
     """Stack tensors of one size."""
-    if len({row.shape for row in rows}) > 1:
-        rows = [row.reshape(-1) for row in rows]
-    return torch.stack([*rows]).detach().numpy()
+    if any(_version(row) != version for row, version in rows):
+        raise AbwError(
+            "a tensor that an instance brings along is written in place after it was computed with",
+            hint="write to a copy: x.clone()",
+        )
+    tensors = [row for row, _ in rows]
+    if len({row.shape for row in tensors}) > 1:
+        tensors = [row.reshape(-1) for row in tensors]
+    return torch.stack(tensors).detach().numpy()
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """How often a tensor was written in place."""
+    return -1 if tensor.is_inference() else tensor._version
 
 
 class TableRows(dict[int, Any]):
@@ -314,17 +325,19 @@ class Cells:
 
     def given(self, tensor: torch.Tensor) -> Any:
         """A tensor that the instance brings along, as a value. Errors: CannotTrace."""
-        held = self._given.get(id(tensor))
+        held, version = self._given.get(id(tensor)), _version(tensor)
         if held is not None:
+            if held[2] != version:
+                raise CannotTrace("a tensor is written in place after it was computed with")
             return held[1]
         shape = tensor.shape
         if tensor.dtype is not torch.float32 or tensor.is_cuda:
             raise CannotTrace(f"a tensor of {tensor.dtype} on {tensor.device}: float32 on the CPU is wanted")
         cls = self._classes.get((shape, False)) or self.value_class(tuple(shape))
         found, constant = cls(), self._inputs[cls._size]
-        row = self.session.inputs.later(constant, tensor)
+        row = self.session.inputs.later(constant, (tensor, version))
         found.ref = ((-1 - constant.first - row) << BITS) + found.kind_
-        self._given[id(tensor)] = (tensor, found)
+        self._given[id(tensor)] = (tensor, found, version)
         return found
 
     def given_rows(self, tensor: torch.Tensor, dim: int) -> list[torch.Tensor]:

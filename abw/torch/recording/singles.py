@@ -10,7 +10,7 @@ import torch
 from abw.core.program.recording.values import Value
 from abw.torch.recording.cells import DIRECT, Cells
 from abw.torch.recording.regions import Region
-from abw.torch.recording.standins import Concat, Ints, Maximum, Stack, StandIn
+from abw.torch.recording.standins import COMPARISONS, Concat, Ints, Maximum, Stack, StandIn
 from abw.torch.tracing.operations import elementwise
 from abw.torch.tracing.trace import DECIDING, MEANINGS, means
 
@@ -119,6 +119,14 @@ def _topk(cells: Cells, x: Any, *args: Any, **kwargs: Any) -> Any:
     return x.topk(*args, **kwargs) if isinstance(x, Value) else NotImplemented  # type: ignore[attr-defined]
 
 
+def _compared(how: str) -> Any:
+    def compared(cells: Cells, x: Any, y: Any) -> Any:
+        return getattr(x, f"__{how}__")(y) if isinstance(x, Value) else NotImplemented
+
+    return compared
+
+
+DIRECT.update({how: _compared(how) for how in COMPARISONS})
 DIRECT.update(
     argmax=_argmax, cat=_cat, concat=_cat, detach=_detach, embedding=_embedding, max=_max, stack=_stack,
     topk=_topk, zeros_like=_zeros_like,

@@ -341,7 +341,7 @@ class Comparison:
 
     def tensor(self) -> Any:
         """1 where it holds, else 0."""
-        return self.value.cells.op(self.how, self.value, self.limit)  # type: ignore[attr-defined]
+        return self.value.cells.op(f"__{self.how}__", self.value, self.limit)  # type: ignore[attr-defined]
 
     float = tensor
 
@@ -369,6 +369,17 @@ class Comparison:
             "gt": (float(limit), False), "ge": (below, False), "le": (float(limit), True), "lt": (below, True)
         }[self.how]  # fmt: skip
         return bool(value.above(at)) != turned
+
+    def __and__(self, other: Any) -> Comparison:
+        return Comparison(self.tensor() * other.float(), "gt", 0.5)
+
+    def __or__(self, other: Any) -> Comparison:
+        return Comparison(self.tensor() + other.float(), "gt", 0.5)
+
+    def __invert__(self) -> Comparison:
+        return Comparison(self.tensor(), "lt", 0.5)
+
+    __rand__, __ror__ = __and__, __or__
 
     def __int__(self) -> int:
         return int(bool(self))

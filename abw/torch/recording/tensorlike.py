@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from abw.core.program.recording.values import Value
 from abw.torch.recording.standins import (
     ARITHMETIC,
     COMPARISONS,
@@ -91,7 +92,12 @@ def _comparison(how: str) -> Any:
             return Comparison(self, how, other)
         if other is None or isinstance(other, str):
             return NotImplemented
-        return self.cells.op(how, self, other)
+        apart = self.cells.op("sub", self, other)
+        return (
+            Comparison(apart, how, 0.0)
+            if isinstance(apart, Value)
+            else self.cells.op(f"__{how}__", self, other)
+        )
 
     return compare
 

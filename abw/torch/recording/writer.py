@@ -21,6 +21,7 @@ from abw.torch.tracing.trace import (
     Index,
     Indices,
     K,
+    NeedsFixed,
     Trace,
     Traced,
     TracedList,
@@ -106,6 +107,8 @@ class _Writer:
         if isinstance(x, Traced):
             if isinstance(x.v, Number) and x.v.value == 0.0 and K not in x.shape_:
                 return ("zeros", tuple(x.shape_))
+            if x.boolean and not self.region.one:
+                raise CannotTrace("booleans are used later")
             joined = self._concatenated(x)
             if joined:
                 return ("joined", joined, tuple(x.shape_))
@@ -126,6 +129,12 @@ class _Writer:
             return ("tuple", type(x), [self._template(y) for y in x])
         if isinstance(x, dict):
             return ("dict", {k: self._template(v) for k, v in x.items()})
+        if x is K:
+            rows = [leaf.what for leaf in self.trace.leaves if leaf.kind == "row" and leaf.what[0] != "mask"]
+            slots = {what[2] if what[0] == "table-rows" else what[1] for what in rows}
+            if len(slots) != 1:
+                raise NeedsFixed("the length of one of several lists is returned")
+            return ("length", slots.pop())
         if has_values(x):
             raise CannotTrace("a tensor from outside of this stretch of code is returned")
         return ("constant", x)
@@ -235,6 +244,8 @@ class _Writer:
                 return f"cells.zero({t[1]!r})"
             case "constant":
                 return self.note("constant", t[1])
+            case "length":
+                return f"len(flat[{t[1]}])"
             case "number":
                 return f"flat[{t[1]}]"
             case "index":

@@ -9,6 +9,7 @@ import inspect
 import textwrap
 import types
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -135,6 +136,8 @@ class Forms:
         self.tree.decorator_list = []
         self.me = found.args.args[0].arg if owner is not None and found.args.args else None
         self.locals = _locals(found)
+        # what was taken for a constant: (a function that looks again, the value)
+        self.watched: dict[Any, tuple[Any, Any]] = {}
 
     def static(self, e: ast.expr) -> Any:
         """The object that an expression means for every instance; NotFound otherwise."""
@@ -145,10 +148,13 @@ class Forms:
                 return NotFound
             if e.id in self.free:
                 try:
-                    return self.free[e.id].cell_contents
+                    return self._noted(
+                        e.id, self.free[e.id].cell_contents, lambda: self.free[e.id].cell_contents
+                    )
                 except ValueError:
                     return NotFound
-            return self.globals.get(e.id, getattr(builtins, e.id, NotFound))
+            found = self.globals.get(e.id, getattr(builtins, e.id, NotFound))
+            return self._noted(e.id, found, lambda: self.globals.get(e.id))
         if isinstance(e, ast.Attribute):
             of = self.static(e.value)
             if (
@@ -158,7 +164,8 @@ class Forms:
             ):
                 return NotFound
             if isinstance(of, torch.nn.Module | types.ModuleType):
-                return getattr(of, e.attr, NotFound)
+                found = getattr(of, e.attr, NotFound)
+                return self._noted((id(of), e.attr), found, lambda: getattr(of, e.attr, None))
         if isinstance(e, ast.Subscript) and isinstance(e.slice, ast.Constant):
             of = self.static(e.value)
             if isinstance(of, torch.nn.ModuleList | torch.nn.ModuleDict | torch.nn.Sequential):
@@ -167,6 +174,12 @@ class Forms:
                 except (KeyError, IndexError, TypeError):
                     return NotFound
         return NotFound
+
+    def _noted(self, key: Any, found: Any, again: Callable[[], Any]) -> Any:
+        """Note a number, a text or a module that is taken as it is now."""
+        if isinstance(found, int | float | str | torch.nn.Module):
+            self.watched[key] = again, found
+        return found
 
     def changes_gradients(self, e: ast.expr) -> bool:
         """Whether a `with` statement's context switches gradients off or on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import traceback
 import types
 from typing import Any
@@ -48,6 +49,8 @@ class Rewriter:
         self.cells.regions.clear()
         self.cells.ops.clear()
         self.modes.clear()
+        self._watched: list[tuple[Any, Any]] = []
+        self.scopes: dict[int, dict[str, Any]] = {}
         self._shadows: dict[int, Shadow] = {}
         self._modules: dict[int, Any] = {}
         self._helpers: dict[int, Any] = {}
@@ -97,6 +100,12 @@ class Rewriter:
             self.modes[_place(getattr(function, "__wrapped__", function))] = None
         if hasattr(function, "__wrapped__"):
             return function
+        if _assigns_globals(function.__code__):
+            raise AbwError(
+                f"{_place(function)}: {function.__qualname__} assigns a global variable",
+                hint="keep it on self, or in an object that the function changes",
+            )
+        self.scopes[id(function.__globals__)] = function.__globals__
         scope = self._scope(function)
         marks = self._marks.setdefault((function, id(owner)), Marks())
         try:
@@ -109,6 +118,7 @@ class Rewriter:
             )
             made.__kwdefaults__ = function.__kwdefaults__
             return made
+        self._watched += outliner.watched.values()
         for line in outliner.modes:
             self.modes[f"{function.__code__.co_filename}:{line}"] = None
         traced = {name: self._traced if thing is self.space else thing for name, thing in scope.items()}
@@ -167,6 +177,10 @@ class Rewriter:
             self._helpers[key] = self.function(function, None)
         return self._helpers[key]
 
+    def changed(self) -> bool:
+        """Whether a global, a closure's variable or a class's attribute is another than when it was read."""
+        return any(again() is not found and again() != found for again, found in self._watched)
+
     def refuse_modes(self) -> None:
         """Refuse models that switch gradients off or on, where they are wanted. Errors: AbwError."""
         if self.modes and self.cells.learns():
@@ -174,6 +188,12 @@ class Rewriter:
                 f"{next(iter(self.modes))}: gradients are switched off or on inside of the model",
                 hint="compute that outside of the model, or call the model in torch.no_grad()",
             )
+
+
+def _assigns_globals(code: types.CodeType) -> bool:
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    own = any(i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") for i in dis.get_instructions(code))
+    return own or any(map(_assigns_globals, inner))
 
 
 def _place(function: Any) -> str:

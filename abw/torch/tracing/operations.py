@@ -90,8 +90,19 @@ _binary("mul", "mul multiply __mul__", "__rmul__", "__imul__")
 _binary("div", "div divide true_divide __truediv__", "__rtruediv__ __rdiv__", "__itruediv__")
 _binary("maximum", "maximum fmax")
 _binary("minimum", "minimum fmin")
+
+
+def _compare(name: str) -> Any:
+    def compare(x: Any, y: Any) -> Traced:
+        found = elementwise(name, x, y)
+        found.boolean = True
+        return found
+
+    return compare
+
+
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    _binary(_name, f"{_name} __{_name}__")
+    means(_name, f"__{_name}__")(_compare(_name))
 
 
 def _unary(op: str) -> Any:

@@ -244,13 +244,13 @@ class Traced:
     `written` says that the tensor was written in place; `source` is the tensor that it is a view of.
     """
 
-    __slots__ = ("shape_", "source", "trace", "v", "viewed", "written")
+    __slots__ = ("boolean", "shape_", "source", "trace", "v", "viewed", "written")
     dtype, device, layout = torch.float32, torch.device("cpu"), torch.strided
     requires_grad = is_cuda = is_nested = is_sparse = False
 
     def __init__(self, trace: Trace, v: Any, shape: Sequence[Any]) -> None:
         self.trace, self.v, self.shape_ = trace, v, tuple(shape)
-        self.written, self.viewed = False, False
+        self.written, self.viewed, self.boolean = False, False, False
         self.source: Traced | None = None
         # kernels read as much memory as the shape says
         if not isinstance(v, Number) and math.prod(v.shape) != numel(self.shape_):
