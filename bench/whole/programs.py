@@ -18,6 +18,7 @@ from abw.bench.rows import Row, Rows
 from abw.bench.timing import interleaved
 from abw.core.base.errors import AbwError
 from abw.core.data.read import read
+from abw.core.graph.consing import DedupMode
 from abw.core.plan.plan import plan
 from abw.core.policy.registry import get_policy
 from abw.core.program.net import Net, cells
@@ -50,22 +51,24 @@ def programs(data: DataDir, specs: SpecsDir = SPECS, runs: Runs = 7) -> Rows:
     """
     for what, seconds in recording(specs, runs).items():
         yield Row("one", what=what, taken_seconds=seconds)
-    yield trees(specs, data / "trees/dev.txt", runs)
+    for hidden in (64, 128):
+        yield trees(specs, data / "trees/dev.txt", hidden, runs)
     for hidden, batch in product((64, 256), (1, 8, 64)):
         yield beam(specs, data / "pairs/tst2012.en-vi.txt", hidden, batch, runs)
 
 
-def library(specs: Path, hidden: int) -> Net:
+def library(specs: Path, hidden: int, dedup: DedupMode = "off") -> Net:
     """The cells, of a size, on one thread."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "library.yaml"
         path.write_text(LIBRARY.replace("SPECS", str(specs.resolve())), encoding="utf-8")
-        return cells(path, dims={"hidden": hidden}, allow_outside=True, threads=1)
+        return cells(path, dims={"hidden": hidden}, allow_outside=True, threads=1, dedup=dedup)
 
 
 def recording(specs: Path, runs: int) -> dict[str, float]:
     """Seconds of a call that records a node of three inputs, with its loop, and of an empty function; of a
-    question of one of 64 programs, by greenlets and by generators; of a round of one program.
+    question of one of 64 programs, by greenlets and by generators; of a round of one program; of an array
+    that an instance brings along.
     """
     net = library(specs, 8)
 
@@ -100,23 +103,31 @@ def recording(specs: Path, runs: int) -> dict[str, float]:
         for _ in range(CALLS // 10):
             yield net.actions(zero, zero, zero).argmax()
 
+    numbers = [*np.random.default_rng(0).random((100, 8), np.float32)]
+
+    def bringing() -> None:
+        with net.batching():
+            for _ in range(CALLS // 100):
+                for array in numbers:
+                    net.input(array)
+
     work: dict[str, tuple[Callable[[], object], int]] = {
         "call, recorded": (recorded, CALLS),
         "call of an empty function": (lambda: calling(empty, net.zeros("hidden")), CALLS),
         "question of one of 64 programs": (lambda: net.run(asking, range(64)), 64 * ASKS),
         "question, yielded": (lambda: net.run(yielding, range(64)), 64 * ASKS),
+        "input of an array": (bringing, CALLS),
         "round of one program": (lambda: net.run(rounds, [0]), CALLS // 10),
     }
     taken = interleaved({name: function for name, (function, _) in work.items()}, runs)
     return {name: seconds / work[name][1] for name, seconds in taken.items()}
 
 
-def trees(specs: Path, file: Path, runs: int) -> Row:
-    """A tree LSTM by recursion on up to 64 trees: recorded alone; run; and its kernels, by the plan of all
-    nodes.
+def trees(specs: Path, file: Path, hidden: int, runs: int) -> Row:
+    """A tree LSTM by recursion on up to 64 trees: recorded alone; run; run with equal calls once; and its
+    kernels, by the plan of all nodes.
     """
-    net = library(specs, 64)
-    leaf, internal, output, table = net.leaf, net.internal, net.output, net.words
+    net, once = library(specs, hidden), library(specs, hidden, "on")
     instances = read(file, "trees")
     words, leaf_kind = instances.vocabulary["word"], instances.schema.kinds.index("leaf")
     named = [words[w] if w >= 0 else "" for w in instances.fields["word"].tolist()]
@@ -124,32 +135,45 @@ def trees(specs: Path, file: Path, runs: int) -> Row:
     leaves = (instances.kind == leaf_kind).tolist()
     roots = instances.links["root"].target[instances.start[:-1]][:64].tolist()
 
-    def state(vertex: int) -> Any:  # noqa: ANN401 (h and c)
-        if leaves[vertex]:
-            both = leaf(table[named[vertex]])
-        else:
-            left_h, left_c = state(left[vertex])
-            right_h, right_c = state(right[vertex])
-            both = internal(left_h, left_c, right_h, right_c)
-        output(both[0])
-        return both
+    def reading(net: Net) -> Callable[[int], Any]:
+        leaf, internal, output, table = net.leaf, net.internal, net.output, net.words
+
+        def state(vertex: int) -> Any:  # noqa: ANN401 (h and c)
+            if leaves[vertex]:
+                both = leaf(table[named[vertex]])
+            else:
+                left_h, left_c = state(left[vertex])
+                right_h, right_c = state(right[vertex])
+                both = internal(left_h, left_c, right_h, right_c)
+            output(both[0])
+            return both
+
+        return state
+
+    read_by, read_once = reading(net), reading(once)
 
     def recorded() -> None:
         with net.batching():
             for root in roots:
-                state(root)
+                read_by(root)
             net._session.recorder.take()
 
     def run() -> None:
-        net.run(lambda root: state(root) and None, roots, batch=64)
+        net.run(lambda root: read_by(root) and None, roots, batch=64)
+
+    def run_once() -> None:
+        once.run(lambda root: read_once(root) and None, roots, batch=64)
 
     run()
+    run_once()
     engine = net._session.engine()
     graph = engine.graph(joined(engine.segments))[0]
     made = plan(graph, get_policy("critical").schedule(graph.dag))
-    work = {"recorded": recorded, "run": run, "kernels": lambda: net.executor.run(made)}
+    work = {"recorded": recorded, "run": run, "once": run_once, "kernels": lambda: net.executor.run(made)}
     seconds = {f"{name}_seconds": taken for name, taken in interleaved(work, runs).items()}
-    return Row("TreeLSTM by recursion", trees=len(roots), nodes=len(graph), **seconds)
+    distinct = len(graph) - once._session.engine().equal_nodes
+    counts = {"trees": len(roots), "nodes": len(graph), "distinct": distinct}
+    return Row("TreeLSTM by recursion", hidden=hidden, **counts, **seconds)
 
 
 def beam(specs: Path, file: Path, hidden: int, batch: int, runs: int) -> Row:

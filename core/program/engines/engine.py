@@ -115,7 +115,7 @@ class Engine:
 
     def begin(self, base: int) -> None:
         """Begin a run, whose first node is number `base` of all runs'. Values of earlier runs are lost."""
-        if self._looking:
+        if self._looking and self._patience.mode == "auto":
             self._learn()
         self._last, self._planned_last = self.planned.count, bool(self.planned.pieces)
         self._base, self._recorded, self._made = base, [], {}

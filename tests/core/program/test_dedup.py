@@ -169,9 +169,12 @@ def test_auto_looks_behind_a_run_of_many_nodes(tmp_path: Path) -> None:
     sentences = [first, [*first[:250], *random.integers(0, 20, 150).tolist()], first, [1, 2], *[first] * 12]
     wanted = off.run(partial(read, off), sentences)
     engine = auto._session.engine(None)
-    for looked in (False, True, True):
+    for looked in (False, True, False):  # cells are too small for it to pay
         assert bits(auto.run(partial(read, auto), sentences)) == bits(wanted)
         assert (engine.equal_nodes > engine.nodes // 2) == looked
+        if looked:
+            graph = engine.whole
+            check_schedule(graph.dag, Ran([], 0, engine).schedule(graph))
     graph = engine.whole
     check_schedule(graph.dag, Ran([], 0, engine).schedule(graph))
 
