@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import tempfile
 import time
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
@@ -15,8 +17,10 @@ from abw.bench.options import SPECS, Runs, SpecsDir
 from abw.bench.pytorch.install import torch_or_none
 from abw.bench.pytorch.plans import Bao, nodes_of
 from abw.bench.rows import Row, Rows
-from abw.bench.timing import rounds
+from abw.bench.timing import interleaved, rounds
 from abw.core.api import load
+from abw.core.data.instances import Instances
+from abw.core.data.read import read
 
 Counts = Annotated[list[int], typer.Option("--plans", min=1, help="Plans in a call; repeatable.")]
 
@@ -31,8 +35,10 @@ def plans(
 
     Plans are drawn: left-deep joins of scans. `seconds` and `torch_seconds` are medians of wall clock in
     turns, from texts to costs, the others of CPU time; `network_seconds` is PyTorch's network alone, with
-    tensors at hand. Padded plans are normalised as abw's are: by themselves.
+    tensors at hand. Padded plans are normalised as abw's are: by themselves. `node_ns` is what reading a node
+    from a file takes, with the fields that such a model reads.
     """
+    yield from _reading(nodes, runs)
     model = load(specs / "plans" / "bao.yaml", threads=1)
     torch = torch_or_none()
     if torch is None:
@@ -61,6 +67,38 @@ def plans(
         yield Row("", plans=count, nodes=nodes, seconds=taken("abw"), cpu_seconds=taken("abw", cpu), **beside)
 
 
+def _reading(nodes: int, runs: int) -> Rows:
+    """Time the reader on 20,000 nodes, with the fields and links that a cost model reads."""
+    counts = ("Actual Rows", "Actual Loops", "Shared Hit Blocks", "Shared Read Blocks", "Temp Read Blocks")
+    with tempfile.TemporaryDirectory() as folder:
+        work: dict[str, partial[Instances]] = {}
+        sizes = {}
+        for name, more in (("EXPLAIN", {}), ("ANALYZE, BUFFERS", dict.fromkeys(counts, 1234))):
+            drawn = random.Random(1)
+            texts = [json.dumps([{"Plan": plan(drawn, nodes, more)}]) for _ in range(20_000 // nodes)]
+            file = Path(folder) / f"{len(work)}.jsonl"
+            file.write_text("".join(f"{text}\n" for text in texts))
+            work[name], sizes[name] = partial(_read, file), file.stat().st_size
+        count = nodes_in(work["EXPLAIN"]())
+        for name, taken in interleaved(work, max(runs // 20, 2), warming=1).items():
+            yield Row("reading", data=name, bytes_a_node=sizes[name] // count, node_ns=1e9 * taken / count)
+
+
+def _read(file: Path) -> Instances:
+    found = read(file, "plans")
+    for name in ("total-cost", "plan-rows", "plan-width"):
+        found.values[name]
+    for name in ("left", "right"):
+        found.links[name]
+    found.fields["kind"]
+    return found
+
+
+def nodes_in(instances: Instances) -> int:
+    """How many nodes plans have."""
+    return len(instances.kind) - len(instances)
+
+
 def _without_gradient(torch: Any, network: Bao, texts: list[str]) -> Any:  # noqa: ANN401
     with torch.inference_mode():
         return network(texts).numpy()
@@ -71,14 +109,18 @@ def _tensors(torch: Any, network: Bao, tensors: Any) -> Any:  # noqa: ANN401
         return network.costs(*tensors).numpy()
 
 
-def plan(drawn: random.Random, nodes: int) -> dict[str, Any]:
-    """A left-deep plan of so many nodes (made odd): joins whose right sides are scans."""
-    found = _scan(drawn)
+def plan(drawn: random.Random, nodes: int, more: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A left-deep plan of so many nodes (made odd): joins whose right sides are scans; `more`: other keys."""
+    more = more or {}
+    found = _scan(drawn) | more
     for _ in range((nodes - 1) // 2):
         kind = drawn.choice(["Hash Join", "Merge Join", "Nested Loop"])
-        below = [found | {"Parent Relationship": "Outer"}, _scan(drawn) | {"Parent Relationship": "Inner"}]
+        below = [
+            found | {"Parent Relationship": "Outer"},
+            _scan(drawn) | more | {"Parent Relationship": "Inner"},
+        ]
         found = {"Node Type": kind, "Parallel Aware": False, "Async Capable": False, "Join Type": "Inner"}
-        found |= _estimates(drawn) | {"Hash Cond": "(a.id = b.a_id)", "Plans": below}
+        found |= _estimates(drawn) | more | {"Hash Cond": "(a.id = b.a_id)", "Plans": below}
     return found
 
 
