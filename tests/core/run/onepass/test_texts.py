@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import shutil
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from unittest.mock import patch
@@ -393,3 +395,21 @@ def test_damaged_texts_end_as_the_ordinary_way_does(data: st.DataObject, name: s
         return
     if found is not None:
         same(found, expected)
+
+
+def test_narrow_weights_hoisted_products_and_copies_have_the_same_bits() -> None:
+    for options in ({"precision": "int8"}, {"precision": "bf16"}, {"hoist": True}):
+        made, some = model("lattice", "critical", **options), list(texts("lattice"))
+        expected = ordinary(made, some)
+        same(passed(made, some), expected)
+    copied = copy.deepcopy(made)
+    copied.warm()
+    same(passed(copied, some), expected)
+
+
+def test_threads_wait_for_each_other() -> None:
+    made, some = model("treelstm"), list(texts("treelstm"))
+    expected = ordinary(made, some)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: made(some), range(40)):
+            same(found, expected)
