@@ -216,8 +216,9 @@ def test_policies_on_unseen_instances(specs: Path, data: Path, granularity: Lite
 def test_programs(specs: Path, data: Path) -> None:
     found = by_table(programs(data, specs, 1))
     assert all(row["taken_seconds"] > 0 for row in found["one"])
-    (trees,) = found["TreeLSTM by recursion"]
-    assert trees["trees"] > 40 and trees["nodes"] > 500
+    for row in (trees := found["TreeLSTM by recursion"]):
+        assert row["trees"] > 40 and row["nodes"] > 500 and row["distinct"] < row["nodes"]
+    assert [row["hidden"] for row in trees] == [64, 128]
     assert [row["batch"] for row in found["beam of 4"]] == [1, 8, 64] * 2
     assert all(("over_torch_times" in row) == TORCH for row in found["beam of 4"])
 
