@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 # A request of more than a mini-batch divided by this is large. While others wait, too, or did in the last
 # `MEMORY` mini-batches, all large ones together get this share of one.
-SHARE = 8
-MEMORY = 16
+SHARE = 4
+MEMORY = 8
 
 
 class FullError(Exception):

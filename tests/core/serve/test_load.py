@@ -94,7 +94,7 @@ def test_large_requests_take_turns_with_small_ones(tmp_path: Path) -> None:
 
     with repeating(tmp_path, seconds=0.001, limits={"timeout": 60.0, "queue": 2000}) as server:
         alone, together = asyncio.run(ask(server))
-    assert together < 4 * alone  # a request of 500 takes 50 times as long
+    assert together < 6 * alone  # a request of 500 takes 50 times as long
 
 
 def test_each_answer_is_the_right_one_while_engines_die(tmp_path: Path) -> None:

@@ -95,9 +95,9 @@ def test_large_requests_take_turns_and_leave_room_for_small_ones() -> None:
     assert sizes(queue.take(64, 0.0)) == [("A", 64)]  # nobody else is there
     for name in "abc":
         queue.put(Waiting(name, 1, 1.0))
-    assert sizes(queue.take(64, 0.0)) == [("B", 8), ("a", 1), ("b", 1), ("c", 1)]
+    assert sizes(queue.take(64, 0.0)) == [("B", 16), ("a", 1), ("b", 1), ("c", 1)]
     for turn in range(MEMORY - 1):  # one may come again
-        assert sizes(queue.take(64, 0.0)) == [("AB"[turn % 2], 8)]
+        assert sizes(queue.take(64, 0.0)) == [("AB"[turn % 2], 16)]
     assert sizes(queue.take(64, 0.0)) == [("BA"[MEMORY % 2], 64)]
 
 
