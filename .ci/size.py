@@ -17,7 +17,7 @@ from pathlib import Path
 # The most lines and tokens of a room: a folder, or one in `core/`. Whoever raises one says why.
 BUDGETS = {
     # room: lines, tokens
-    "abw": (6_700, 56_000),
+    "abw": (6_900, 59_000),
     "bench": (6_110, 51_000),
     "cli": (4_850, 32_500),
     "core": (620, 4_400),

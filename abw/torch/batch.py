@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import os
+import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
@@ -85,6 +86,7 @@ class Batched:
         self._options = (method, batch, threads, executor, policy, verify)
         self._method, self._batch, self._verify = method, batch, verify
         self._structure: Any = None
+        self._lock = threading.RLock()
         self._begin()
 
     def _begin(self) -> None:
@@ -125,12 +127,15 @@ class Batched:
         items = list(zip(*listed, strict=True))
         for first in range(0, len(items), self._batch):
             some = items[first : first + self._batch]
-            self._check_model()
-            state = torch.get_rng_state()
-            outputs = self._mini_batch(some, first, state)
-            if self._verify:
-                self._verify -= 1
-                verified(self.model, self._method, some, first, outputs, state)
+            with self._lock:  # calls from several threads wait for each other
+                self._check_model()
+                if self._cells.session.runner is not None:
+                    raise AbwError("the model calls what runs it batched", hint="call the model itself")
+                state = torch.get_rng_state()
+                outputs = self._mini_batch(some, first, state)
+                if self._verify:
+                    self._verify -= 1
+                    verified(self.model, self._method, some, first, outputs, state)
             yield from outputs
 
     def _check_model(self) -> None:
@@ -152,9 +157,10 @@ class Batched:
                 self._run = self._rewriter.build()
                 self._rewriter.refuse_modes()
             cells.begin()
-            runner, done = session.begin("cell"), None
+            runner = done = None
             scopes = [scope for scope in self._rewriter.scopes.values() if "isinstance" not in scope]
             try:
+                runner = session.begin("cell")
                 for scope in scopes:  # of helper classes, too
                     scope["isinstance"] = is_instance
                 tasks = [runner.begin(self._program, item, first + i) for i, item in enumerate(items)]
@@ -167,7 +173,8 @@ class Batched:
             finally:
                 for scope in scopes:
                     scope.pop("isinstance", None)
-                session.end(done)
+                if runner is not None:
+                    session.end(done)
                 cells.end()
             torch.set_rng_state(state)
         raise AbwError("the model needs new cells at each attempt", hint="see fast.report()")

@@ -6,6 +6,7 @@ import copy
 import pickle
 import runpy
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -139,3 +140,18 @@ def test_inference_mode_and_threads_give_the_same():
     with torch.inference_mode():
         assert_alike(wanted, fast(*columns))
     assert_alike(wanted, [out.detach() for out in fast(*columns)])
+
+
+def test_calls_from_several_threads_wait_for_each_other():
+    model, columns = five("parser")
+    fast = batch(model)
+    with torch.no_grad():
+        wanted = [model(*item) for item in zip(*columns, strict=True)]
+
+    def call(_):
+        with torch.no_grad():
+            return fast(*columns)
+
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(call, range(8)):
+            assert_alike(wanted, found)
