@@ -40,8 +40,9 @@ SINGLE: tuple[str, ...] = (*ONE_WAY, *RULES, *(f"{rule}{REVERSED}" for rule in R
 _WEIGHED = ("linear-learned", "linear-learned-free")
 WEIGHED: tuple[str, ...] = tuple(f"{name}{way}" for name in _WEIGHED for way in ("", REVERSED))
 BEAMS = ("beam", f"beam{REVERSED}")
-# Tried last, where batches count for most.
-REPAIR = "repair"
+# Tried last, where batches count for most, on graphs of so many nodes and edges together at most: it takes
+# seconds.
+REPAIR, REPAIRED = "repair", 60_000
 # How many candidates there are at most.
 CANDIDATES = 1 + len(SINGLE) + len(BEST_OF) + len(WEIGHED) + 2 + len(BEAMS) + 1
 # The most states of an FSM that is tried; with eight symbols a state its file stays under 1 MB.
@@ -317,7 +318,7 @@ def _may_pay(able: Sequence[Tried], held: Held, price: tuple[float, float], seco
         return True
     launch, phase = price
     if launch == float("inf"):
-        return min(t.cost or 0.0 for t in able) > held.least * MET
+        return seconds < float("inf") and min(t.cost or 0.0 for t in able) > held.least * MET
     best = min(t.seconds(launch, phase) for t in able)
     phases = min(t.phases or 0 for t in able)  # `depth`, the quickest, has the fewest
     return held.least * launch + phases * phase + seconds < best
@@ -325,6 +326,8 @@ def _may_pay(able: Sequence[Tried], held: Held, price: tuple[float, float], seco
 
 def _takes(name: str, size: Size, batches: float) -> float:
     """What a policy takes to make so many batches; a learned one with a share of its learning."""
+    if name == REPAIR and size.work > REPAIRED:
+        return float("inf")
     if name == LEARNED:
         return seconds_of(f"{LEARNED}-sort", size, batches) + LEARNING / PAYBACK
     return seconds_of(name, size, batches) + (LEARNING / PAYBACK if name in WEIGHED else 0.0)

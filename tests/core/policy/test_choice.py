@@ -173,6 +173,15 @@ def test_phases_count_where_batches_run_at_the_same_time() -> None:
             assert tried.phases == sum(phases_of(d, one.schedule(d)) for d in held)
 
 
+def test_large_graphs_are_not_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, lessons = [hard(40, letters="abcdefgh")], [hard(41, letters="abcdefgh")]
+    assert any(t.name == "repair" for t in choose(lessons, held).tried)
+    monkeypatch.setattr(choice, "REPAIRED", 10)
+    without = choose(lessons, held)
+    assert not any(t.name == "repair" for t in without.tried)
+    assert not without.open
+
+
 def test_files_of_earlier_versions_are_read() -> None:
     policy = choose([hard(9)], [hard(10)])
     document = json.loads(policy.to_json())
