@@ -60,7 +60,7 @@ class Engine(BatchEngine):
             passed = self.model.passed(objects, np.array(batch.number, np.int64), self.nodes)
             if passed is not None:
                 columns, names = passed
-                yield from self._found(range(len(objects)), columns, names)
+                yield from self._found(batch, range(len(objects)), columns, names)
                 return
         if self.model.spec.data.tokens:
             for at, given in enumerate(objects):
@@ -83,17 +83,22 @@ class Engine(BatchEngine):
         )
         for (first, last), columns in found:
             names = instances.names[first:last] if instances.names else None
-            yield from self._found(positions[first:last], columns, names)
+            yield from self._found(batch, positions[first:last], columns, names)
         yield from wrong(left_out)
 
     def _found(
-        self, positions: Sequence[int], columns: Sequence[Column], names: Sequence[str | int] | None
+        self,
+        batch: RequestBatch,
+        positions: Sequence[int],
+        columns: Sequence[Column],
+        names: Sequence[str | int] | None,
     ) -> Iterator[tuple[int, Answer]]:
         """Yield the answers of instances at these positions: their parts of columns."""
         ends = [[0, *np.cumsum(column.counts).tolist()] for column in columns]
         for k, at in enumerate(positions):
-            parts = tuple((c, end[k], end[k + 1]) for c, end in zip(columns, ends, strict=True))
-            yield at, Answer(names[k] if names else "", parts)
+            parts = tuple([(c, end[k], end[k + 1]) for c, end in zip(columns, ends, strict=True)])
+            name = names[k] if names else ""
+            yield at, Answer(batch.number[at] if name == "" else name, parts)
 
 
 def windows_of(instances: Instances, most: int, nodes: int) -> list[tuple[int, int]]:
