@@ -16,7 +16,7 @@ from abw.core.base.errors import DataError
 from abw.core.data.feed import Bytes
 from abw.core.data.instances import Ints
 from abw.core.data.read import read
-from abw.core.data.readers import blanks, jsonscan, jsontokens, lattice, pairs, tags, trees
+from abw.core.data.readers import blanks, jsonscan, jsontokens, lattice, pairs, planscan, tags, trees
 from tests.core.data import oracle
 
 NAMES = {
@@ -141,3 +141,45 @@ def _interpreted(compiled: Callable[..., object]) -> Callable[..., object]:
                 np.copyto(cast(Ints, rest[i]), wide[i], casting="unsafe")
 
     return call
+
+
+PLAN_LETTERS = (
+    *'{}[]":,1-e\\ \n',
+    *(
+        '{"Plan":{"Node Type":"Result"',
+        ',"Plans":[{"Node Type":"Hash"',
+        "}]}}\n",
+        '{"name":"LIMIT","children":[',
+    ),
+    *(
+        ',"Total Cost":',
+        '"extra_info":{"Estimated Cardinality":"5"}',
+        "1.5",
+        "true",
+        "null",
+        '"Alias":"a"',
+        "]}",
+    ),
+)
+
+
+@quick
+@given(pieces=st.lists(st.sampled_from(PLAN_LETTERS), max_size=30))
+def test_the_reader_of_plans_stays_inside_its_arrays(pieces: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_text("".join(pieces))
+    scan = planscan.scan_plans
+
+    def interpreted(text: Bytes, *rest: object) -> object:
+        # Python makes small sums of NumPy's small integers, and tells where large ones overflow
+        with np.errstate(over="ignore"):
+            return getattr(scan, "py_func", scan)(text.astype(np.int64), *rest)
+
+    planscan.names()
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (planscan, jsontokens):
+            for name, function in vars(module).items():
+                if hasattr(function, "py_func"):
+                    patch.setattr(module, name, function.py_func)
+        patch.setattr(planscan, "scan_plans", interpreted)
+        _holds_together(path, "plans")
