@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -170,7 +170,7 @@ def test_the_reader_of_plans_stays_inside_its_arrays(pieces: list[str], tmp_path
     path.write_text("".join(pieces))
     scan = planscan.scan_plans
 
-    def interpreted(text: Bytes, *rest: object) -> object:
+    def interpreted(text: Bytes, *rest: Any) -> object:  # noqa: ANN401
         # Python makes small sums of NumPy's small integers, and tells where large ones overflow
         with np.errstate(over="ignore"):
             return getattr(scan, "py_func", scan)(text.astype(np.int64), *rest)
