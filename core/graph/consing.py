@@ -70,7 +70,7 @@ class Patience:
 class Consing:
     """Which node stands for each of a run's nodes: the first of its type that reads equal values.
 
-    `same` (room,): by the node's number. `at` (room,): where what a node was known by begins among `keys`:
+    `same` (room,): by the node's number. `begins` (room,): where what a node was known by begins among `keys`:
     its type, the number of its operands, and these, as references to nodes that stand for others. `used`
     (1,): how many numbers of `keys` are taken. `table`: an open hash table of nodes, -1 where it is empty.
     `pairs` (T,): whether a type is a sum, whose two operands may change places.
@@ -80,7 +80,7 @@ class Consing:
         self.pairs = np.array([t.reduction == "sum" and len(t.slots) == 1 for t in network.types], np.uint8)
         self._shift = network.width.bit_length() - 1
         self.used = np.zeros(1, np.int64)
-        self.same, self.at, self.keys = (np.empty(0, np.int32) for _ in range(3))
+        self.same, self.begins, self.keys = (np.empty(0, np.int32) for _ in range(3))
         self.table = np.empty(0, np.int32)
 
     def begin(self) -> None:
@@ -96,9 +96,9 @@ class Consing:
             return False
         if needed > len(self.same):
             room = max(LEAST, 2 * needed)
-            self.same, self.at = (_longer(array, room) for array in (self.same, self.at))
+            self.same, self.begins = (_longer(array, room) for array in (self.same, self.begins))
             self.table = np.full(1 << (2 * room - 1).bit_length(), -1, np.int32)
-            _enter_all(self.same[:before], self.at, self.keys, self.table)
+            _enter_all(self.same[:before], self.begins, self.keys, self.table)
         if keys > len(self.keys):
             self.keys = _longer(self.keys, max(4 * LEAST, 2 * keys))
         return True
@@ -110,7 +110,7 @@ class Consing:
         self.reserve(first, len(types), len(operand))
         _number(
             (first, self._shift), (types, operand_ptr, operand), self.pairs, self.same,
-            self.at, self.keys, self.used, self.table,
+            self.begins, self.keys, self.used, self.table,
         )  # fmt: skip
         return self.same[first : first + len(types)]
 

@@ -142,7 +142,7 @@ class CompiledTape:
         if equal is not None:
             for word, array in (
                 (at.SAME, equal.same),
-                (at.AT, equal.at),
+                (at.AT, equal.begins),
                 (at.KEYS, equal.keys),
                 (at.USED, equal.used),
                 (at.TABLE, equal.table),
