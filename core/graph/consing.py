@@ -70,7 +70,7 @@ class Patience:
 class Consing:
     """Which node stands for each of a run's nodes: the first of its type that reads equal values.
 
-    `same` (room,): by the node's number. `begins` (room,): where what a node was known by begins among `keys`:
+    `same` (room,): by the node's number. `begins` (room,): where among `keys` is what a node was known by:
     its type, the number of its operands, and these, as references to nodes that stand for others. `used`
     (1,): how many numbers of `keys` are taken. `table`: an open hash table of nodes, -1 where it is empty.
     `pairs` (T,): whether a type is a sum, whose two operands may change places.
