@@ -135,6 +135,8 @@ def _viewing(cells: Any, size: torch.Size, name: str) -> Any:
 
 
 def _item(self: Any, key: Any) -> Any:
+    if key.__class__ is int:
+        return self.cells.op("__getitem__", self, key)
     if isinstance(key, Ints | torch.Tensor | list):
         items = key.items if isinstance(key, Ints) else key if type(key) is list else None
         if isinstance(key, torch.Tensor) and key.dtype == torch.int64 and key.ndim == 1:
