@@ -28,6 +28,7 @@ TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 # The addresses that `GET /` lists.
 ADDRESSES = {
     "POST /v1/predict": "instances, a line each; answers, a line each",
+    "GET /v1/models": "the models, and whether they are ready",
     "POST /v1/models/{name}/predict": "the same of a model by name",
     "POST /v1/models/{name}/load": "take new weights",
     "POST /v2/models/{name}/infer": "the same as tensors, by KServe's protocol, version 2",
