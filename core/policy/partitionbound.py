@@ -19,6 +19,8 @@ Ints = NDArray[np.int32]
 Keys = NDArray[np.uint64]
 # The most bytes that all nodes' ancestors may take.
 ROOM = 1 << 28
+# The most nodes, times the words of 64 bits that an instance has, of all pairs of types: some seconds.
+EFFORT = 15_000_000
 # So many types are partitioned at a time, into groups of up to 2^ROUNDS.
 TOGETHER, ROUNDS = 12, 2
 
@@ -49,13 +51,17 @@ def partition_bound(dag: Dag, width: int = 100, most: int = 60) -> PartitionBoun
     through others; so what disjoint groups of types need adds up. The paper's bound (A.3) is that of groups
     of one type. Here the `most` types with the longest chains are taken, `TOGETHER` at a time, and paired so
     that the most is gained, and the pairs again. A group is searched at `width`. Some hundredths of a second
-    to 1 s for a mini-batch of 64; where all nodes' ancestors take more than 256 MB, the paper's bound.
+    for a mini-batch of 64, some seconds for the largest graphs, of which fewer types are taken; where all
+    nodes' ancestors take more than 256 MB, the paper's bound.
     """
     chains = lower_bound(dag)
     paper = int(chains.sum())
     if 8 * Paths.words(dag) * len(dag) > ROOM:
         return PartitionBound(paper, ())
     paths = Paths.of(dag)
+    pairs = EFFORT // max(1, paths.ancestors.size)  # as many as can be afforded
+    block = TOGETHER * (TOGETHER - 1) // 2
+    most = min(most, math.isqrt(2 * pairs) if pairs < block else TOGETHER * (pairs // block))
 
     def needed(types: tuple[int, ...]) -> int:
         found = Search(width=width, work=0).find(paths.between(types))
@@ -66,7 +72,7 @@ def partition_bound(dag: Dag, width: int = 100, most: int = 60) -> PartitionBoun
     ]
     groups: list[TypeGroup] = []
     for first in range(0, min(most, len(alone)), TOGETHER):
-        some = alone[first : first + TOGETHER]
+        some = alone[first : min(most, first + TOGETHER)]
         for _ in range(ROUNDS):
             some = _joined(some, needed)
         groups += [group for group in some if len(group.types) > 1]
