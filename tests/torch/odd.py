@@ -11,7 +11,7 @@ class Base(nn.Module):
     def __init__(self):
         super().__init__()
         self.embed, self.linear, self.wide = nn.Embedding(30, 6), nn.Linear(6, 6), nn.Linear(12, 6)
-        self.score, self.factor = nn.Linear(6, 1), 0.5
+        self.score, self.factor, self.loss = nn.Linear(6, 1), 0.5, nn.CrossEntropyLoss()
         self.matrix = nn.Parameter(torch.randn(6, 6))
         self.register_buffer("scale", torch.linspace(0.5, 1.5, 6))
         self.plain = torch.linspace(1, 2, 6)
@@ -333,6 +333,17 @@ class Beam(Base):
         return best[0][1]
 
 
+class Losses(Base):
+    def forward(self, words):
+        x = self.linear(self.embed(torch.tensor(words)))
+        one = self.loss(x[0], torch.tensor(words[-1] % 6))
+        row = functional.cross_entropy(x[:1], torch.tensor([words[0] % 6]))
+        several = functional.cross_entropy(x, torch.tensor([w % 6 for w in words]), reduction="sum")
+        y = functional.nll_loss(functional.log_softmax(x[-1:], 1), torch.tensor([2]))
+        z = functional.binary_cross_entropy_with_logits(self.score(x[0]), torch.ones(1))
+        return one + row * 2 + several + y + z
+
+
 class WrittenGiven(Base):
     def forward(self, words):
         factors = torch.ones(6)
@@ -352,6 +363,7 @@ COUNT = 0
 
 
 MODELS = {
+    "losses": Losses,
     "helper": Helper,
     "masks": Masks,
     "lengths": Lengths,
@@ -397,6 +409,7 @@ MODELS = {
     "wrong_shape": WrongShape,
 }
 TAKEN = [
+    "losses",
     "helper",
     "masks",
     "lengths",

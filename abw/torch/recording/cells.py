@@ -115,6 +115,7 @@ class Cells:
         self._reductions: dict[Any, int] = {}
         self._table_rows: dict[Any, TableRows] = {}
         self._given: dict[Any, Any] = {}
+        self._hot: dict[tuple[int, int], torch.Tensor] = {}
         self._inputs: dict[int, Constant] = {}
         self._zeros: dict[int, int] = {}
         self._versions: Any = None
@@ -339,6 +340,13 @@ class Cells:
         found.ref = ((-1 - constant.first - row) << BITS) + found.kind_
         self._given[id(tensor)] = (tensor, found, version)
         return found
+
+    def one_hot(self, n: int, i: int) -> torch.Tensor:
+        """A vector of n zeros, with 1 at i: the same object each time."""
+        if (n, i) not in self._hot:
+            self._hot[n, i] = torch.zeros(n)
+            self._hot[n, i][i] = 1.0
+        return self._hot[n, i]
 
     def given_rows(self, tensor: torch.Tensor, dim: int) -> list[torch.Tensor]:
         """The rows of a tensor that the instance brings along; the same objects each time."""

@@ -119,6 +119,39 @@ def _topk(cells: Cells, x: Any, *args: Any, **kwargs: Any) -> Any:
     return x.topk(*args, **kwargs) if isinstance(x, Value) else NotImplemented  # type: ignore[attr-defined]
 
 
+@means("picked_loss")
+def _picked_loss(x, hot, normalised):
+    """What a row of scores, or of logarithms of probabilities, loses for the class whose element is 1."""
+    scores = x if normalised else MEANINGS["log_softmax"](x, -1)
+    return elementwise("neg", MEANINGS["sum"](elementwise("mul", scores, hot)))
+
+
+def _class_loss(normalised: bool) -> Any:
+    """`cross_entropy`, or `nll_loss`, of rows of scores with the numbers of classes."""
+
+    def loss(cells: Cells, x: Any, target: Any, *args: Any, reduction: str = "mean", **kwargs: Any) -> Any:
+        if isinstance(target, torch.Tensor) and not target.dtype.is_floating_point:
+            target = Ints(target.reshape(-1).tolist(), tuple(target.shape))
+        usual = all(v is None or (isinstance(v, int | float) and v in (-100, 0.0)) for v in kwargs.values())
+        plain = isinstance(target, Ints) and not args and usual
+        if isinstance(x, Stack) and x.k == 0 and len(x.shape_) == 2:
+            rows = [cells.viewed(row, x.shape_[1:]) for row in x.rows]
+        elif isinstance(x, Value) and math.prod(x.shape) == x.shape[-1] and len(x.shape) <= 2:
+            rows = [x]
+        else:
+            return NotImplemented
+        if not plain or len(target.items) != len(rows) or reduction not in ("mean", "sum"):
+            return NotImplemented
+        classes = rows[0].shape[-1]
+        if any(not 0 <= i < classes for i in target.items):
+            return NotImplemented
+        hot = [cells.one_hot(classes, i) for i in target.items]
+        found = [cells.op("picked_loss", row, h, normalised) for row, h in zip(rows, hot, strict=True)]
+        return found[0] if len(found) == 1 else cells.reduction(reduction, type(found[0]))(found)
+
+    return loss
+
+
 def _compared(how: str) -> Any:
     def compared(cells: Cells, x: Any, y: Any) -> Any:
         return getattr(x, f"__{how}__")(y) if isinstance(x, Value) else NotImplemented
@@ -127,6 +160,7 @@ def _compared(how: str) -> Any:
 
 
 DIRECT.update({how: _compared(how) for how in COMPARISONS})
+DIRECT.update(cross_entropy=_class_loss(False), nll_loss=_class_loss(True))
 DIRECT.update(
     argmax=_argmax, cat=_cat, concat=_cat, detach=_detach, embedding=_embedding, max=_max, stack=_stack,
     topk=_topk, zeros_like=_zeros_like,

@@ -272,7 +272,7 @@ class Forms:
 
 def _keeps_apart(module: torch.nn.Module) -> bool:
     """Whether a module's calls are no part of regions: it keeps state, or loops over a sequence."""
-    if isinstance(module, torch.nn.RNNBase):
+    if isinstance(module, torch.nn.RNNBase | torch.nn.modules.loss._Loss):
         return True
     return not type(module).__module__.startswith("torch.nn") and keeps_state(module)
 

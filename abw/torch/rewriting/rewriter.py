@@ -75,6 +75,8 @@ class Rewriter:
             name = self._names.get(id(module), type(module).__name__)
             if isinstance(module, torch.nn.RNNBase):
                 self._modules[id(module)] = Recurrent(self.cells, module, name)
+            elif isinstance(module, torch.nn.modules.loss._Loss):
+                self._modules[id(module)] = module  # its function is recorded
             else:
                 self._modules[id(module)] = module_stand_in(self.cells, module, name)
         return self._modules[id(module)]

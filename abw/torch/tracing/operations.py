@@ -238,6 +238,14 @@ means("mse_loss")(_loss("square"))
 means("l1_loss")(_loss("abs"))
 
 
+@means("binary_cross_entropy_with_logits")
+def _logit_loss(x, y, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None):
+    if weight is not None or pos_weight is not None or reduction not in ("mean", "sum", "none"):
+        raise CannotTrace("a loss with weights")
+    apart = elementwise("sub", elementwise("softplus", x), elementwise("mul", x, y))
+    return apart if reduction == "none" else MEANINGS[reduction](apart)
+
+
 @means("lerp")
 def _lerp(x, y, weight):
     return elementwise("add", x, elementwise("mul", elementwise("sub", y, x), weight))
