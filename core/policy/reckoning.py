@@ -43,7 +43,7 @@ RATES: dict[str, Rate] = {
     "linear-learned": Rate(6900, 19, 60, 0.2),
     "linear-learned-free": Rate(20700, 23, 10, 5.2),
     "beam": Rate(56000, 590, 400, 16),
-    "repair": Rate(50_000, 100, 510_000, 0),
+    "repair": Rate(50_000, 100, 850_000, 0),
     "fsm-base": Rate(8000, 5.1, 0, 2.4),
     "fsm-sort": Rate(6500, 3.5, 0, 13),
     "fsm-critical": Rate(9000, 10, 70, 20),
