@@ -28,7 +28,7 @@ def test_the_latest_run_without_an_argument(abw: Abw) -> None:
 def test_a_spec_is_learned_and_drawn(abw: Abw) -> None:
     done = abw("viz", *FIG1, "--batches")
     assert done.code == 0, done.err
-    assert "LIIIOR" in done.out
+    assert "LOIIIOR" in done.out
     picked = abw("run", *FIG1, "--json").json()["picked"]
     assert f"fig1 (auto: {picked})" in done.out
     assert "policy fsm" in abw("viz", *FIG1, "--policy", "--encoding", "base").out
@@ -70,7 +70,7 @@ def test_the_model_of_a_run(abw: Abw) -> None:
     done = abw("viz", "--model", "--batches")
     assert done.code == 0, done.err
     assert "cell fig1" in done.out or "cell " in done.out
-    assert "LIIIOR" in done.out
+    assert "LOIIIOR" in done.out
 
 
 def test_another_policys_picture(abw: Abw) -> None:
