@@ -473,7 +473,8 @@ class LoadedModel:
         for windows in ([(0, used)], [(0, 1)]):
             for _ in self.columns(sample.instances, windows=windows):
                 pass
-        self._passes.make(self._ready())
+        if (made := self._passes.make(self._ready())) is not None:
+            made.objects(["("])  # what reads texts is compiled, whatever it makes of this one
         return used
 
     @property

@@ -348,6 +348,14 @@ def test_many_calls_take_no_more_memory() -> None:
     assert len(found._space._table._kept) == kept
 
 
+def test_warm_takes_a_pass_of_a_text() -> None:
+    """So that what reads texts is compiled before a server answers."""
+    made = load("treelstm", dims={"hidden": 8}, threads=1, policy="depth")
+    with patch.object(Pass, "objects", return_value=None) as called:
+        made.warm()
+    assert called.call_count == 1
+
+
 def test_no_pass_for_what_it_cannot_take() -> None:
     for name, options in (
         ("treelstm", {"executor": "reference"}),
