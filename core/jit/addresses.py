@@ -40,8 +40,8 @@ def _ask(context: Any, function: Any, argument: Any) -> Any:  # noqa: ANN401 (nu
     """
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ANN401
-        pointer = ir.PointerType()
-        kind = ir.FunctionType(ir.IntType(32), [pointer, pointer, WORD])
+        pointer = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.IntType(32), [WORD.as_pointer(), pointer.as_pointer(), WORD])
         found, raised = (cgutils.alloca_once(builder, what) for what in (WORD, pointer))  # type: ignore[no-untyped-call]
         builder.call(builder.inttoptr(given[0], kind.as_pointer()), [found, raised, given[1]])
         return builder.load(found)

@@ -60,7 +60,7 @@ def compare(format: str, instances: list[Any], *, plain: bool = True) -> None:
 letters = st.text('ab(|é—“中 \u2003\u3000\xa0\x85\t"\\', max_size=5) | st.text(max_size=3)
 numbers = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.booleans()
 anything = letters | numbers | st.none()
-plain_word = st.text("ab)é—“中", min_size=1, max_size=30).map(lambda w: w.replace(")", "")).filter(bool)
+plain_word = st.text("abé—“中", min_size=1, max_size=30)
 plain_number = st.integers(-(2**62), 2**62) | st.floats(allow_nan=False, allow_infinity=False)
 
 
