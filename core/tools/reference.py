@@ -201,7 +201,8 @@ def _formats() -> Iterator[str]:
 def _format(schema: Schema) -> Iterator[str]:
     own = [kind for kind in schema.kinds if kind != "instance"]
     yield f"### `{schema.format}`\n"
-    groups = "; ".join(f"group `{g}`: {_kinds(schema, schema.groups[g])}" for g in schema.groups)
+    members = {g: "all" if kinds == {*own} else _listed(schema, kinds) for g, kinds in schema.groups.items()}
+    groups = "; ".join(f"group `{g}`: {kinds}" for g, kinds in members.items())
     yield "Kinds: " + ", ".join(f"`{kind}`" for kind in own) + (f"; {groups}" if groups else "") + ".\n"
     common = {"instance", *own, *schema.groups}
     links = [
@@ -223,6 +224,12 @@ def _format(schema: Schema) -> Iterator[str]:
 
 
 def _kinds(schema: Schema, kinds: frozenset[str]) -> str:
+    """The name of the group that the kinds are, or all of them."""
+    group = next((name for name, members in schema.groups.items() if members == kinds), None)
+    return f"`{group}`" if group else _listed(schema, kinds)
+
+
+def _listed(schema: Schema, kinds: frozenset[str]) -> str:
     """The kinds in the schema's order."""
     return ", ".join(f"`{kind}`" for kind in schema.kinds if kind in kinds)
 
