@@ -243,15 +243,7 @@ def _run(
     dev = open_dev(learner, begun.dev, begun.user) if begun.dev is not None else None
     local = LocalSteps(learner, begun.instances)
 
-    def keep() -> None:
-        curve = {"best_epoch": position.best_epoch + 1, "rows": position.curve}
-        write_json(folder / CURVE, {"schema_version": SCHEMA_VERSION, **curve})
-
-    def noted(row: Row) -> None:
-        keep()
-        on_epoch(row)
-
-    keep()  # where training was killed it may lack an epoch that the checkpoint has
+    keep_curve(folder, position)  # where training was killed it may lack an epoch that the checkpoint has
     steps: AbstractContextManager[Steps] = nullcontext(local)
     if options.workers and engine is None:
         said = f"training {number_of(folder)} has {options.workers} workers, and nothing that starts them"
@@ -260,13 +252,33 @@ def _run(
         steps = engine(local, about, folder, options.workers, progress)
     with steps as taken:
         words, every = begun.words, options.every
-        loop = Loop(learner, taken, count, dev, folder, words, position, every, on_epoch=noted)
-        loop.run(progress)
+        loop = Loop(learner, taken, count, dev, folder, words, position, every, on_epoch=on_epoch)
+        return trained(loop, folder, learner.model.name, progress)
+
+
+def keep_curve(folder: Path, position: Position) -> None:
+    """Write a training's curve to its folder. Errors: AbwError."""
+    curve = {"best_epoch": position.best_epoch + 1, "rows": position.curve}
+    write_json(folder / CURVE, {"schema_version": SCHEMA_VERSION, **curve})
+
+
+def trained(loop: Loop, folder: Path, model: str, progress: Progress) -> dict[str, Any]:
+    """Train to the end, with the curve in the folder after each epoch; returns the report.
+
+    Errors: those of `Loop.run`.
+    """
+    position, on_epoch = loop.position, loop.on_epoch
+
+    def noted(row: Row) -> None:
+        keep_curve(folder, position)
+        on_epoch(row)
+
+    replace(loop, on_epoch=noted).run(progress)
     return {
         "schema_version": SCHEMA_VERSION,
-        "model": learner.model.name,
+        "model": model,
         "path": str(folder),
-        "instances": count,
+        "instances": loop.count,
         "epochs": position.epoch,
         "steps": position.done,
         "best": position.best,

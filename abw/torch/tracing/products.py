@@ -374,9 +374,8 @@ def _rnn_cell(activation: str) -> Any:
     return cell
 
 
-RNN_CELLS = {
-    activation: means(f"rnn_{activation}_cell")(_rnn_cell(activation)) for activation in ("tanh", "relu")
-}
+for _activation in ("tanh", "relu"):
+    means(f"rnn_{_activation}_cell")(_rnn_cell(_activation))
 
 
 @means("scaled_dot_product_attention")

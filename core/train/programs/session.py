@@ -16,7 +16,6 @@ import numpy as np
 
 from abw.core.base.errors import AbwError
 from abw.core.base.files import file_digest, write_json
-from abw.core.base.memory import peak_resident
 from abw.core.base.progress import Progress, Quiet
 from abw.core.data.feed import open_feed
 from abw.core.data.plain import Plain
@@ -32,7 +31,7 @@ from abw.core.script.find import Program, opened
 from abw.core.script.items import format_of, items_of
 from abw.core.script.tracebacks import exit_refused, user_error
 from abw.core.store.folders import begin_folder, discard, held, number_of
-from abw.core.store.trainings import ABOUT, BEST, CURVE, SCHEMA_VERSION, training_folder
+from abw.core.store.trainings import ABOUT, SCHEMA_VERSION, training_folder
 from abw.core.train.check import INSTANCES, compared
 from abw.core.train.checkpoint import Position
 from abw.core.train.initial import initialise
@@ -40,7 +39,7 @@ from abw.core.train.learner import Found
 from abw.core.train.loop import CHECKPOINT, Loop, Row, restored
 from abw.core.train.optimizers import Stepper
 from abw.core.train.programs.trainer import ProgramTrainer
-from abw.core.train.session import read_options, written_options
+from abw.core.train.session import keep_curve, read_options, trained, written_options
 
 # Instances that are read together.
 AT_ONCE = 1024
@@ -298,32 +297,8 @@ def _run(
     progress: Progress,
     on_epoch: Callable[[Row], None],
 ) -> dict[str, Any]:
-    def keep() -> None:
-        curve = {"best_epoch": position.best_epoch + 1, "rows": position.curve}
-        write_json(folder / CURVE, {"schema_version": SCHEMA_VERSION, **curve})
-
-    def noted(row: Row) -> None:
-        keep()
-        on_epoch(row)
-
-    keep()
-    dev, every, count = (
-        lessons.judged if lessons.dev_items else None,
-        lessons.options.every,
-        len(lessons.items),
-    )
-    loop = Loop(lessons, lessons, count, dev, folder, {}, position, every, on_epoch=noted)
-    loop.run(progress)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "model": lessons.program.net.library.name,
-        "path": str(folder),
-        "instances": count,
-        "epochs": position.epoch,
-        "steps": position.done,
-        "best": position.best,
-        "best_epoch": position.best_epoch + 1,
-        "weights": str(folder / BEST),
-        "curve": position.curve,
-        "peak_memory_bytes": peak_resident(),
-    }
+    keep_curve(folder, position)
+    dev, every = (lessons.judged if lessons.dev_items else None), lessons.options.every
+    count = len(lessons.items)
+    loop = Loop(lessons, lessons, count, dev, folder, {}, position, every, on_epoch=on_epoch)
+    return trained(loop, folder, lessons.program.net.library.name, progress)
