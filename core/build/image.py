@@ -43,7 +43,8 @@ def image_of(root: Table, code: Mapping[int, int], shared: Collection[NDArray[An
     `code`: the numbers of functions by their addresses. `shared`: arrays that nothing writes to. Raises
     RuntimeError for a word that is the address of something else. Cost: linear in the memory.
     """
-    found = {at: memory for at, memory in _reached(root, set()) if len(memory)}
+    reached = [*_reached(root, set())]
+    found = {at: memory for at, memory in map(_memory, reached) if len(memory)}
     begins: list[int] = []
     for at in sorted(found):
         if not begins or at >= begins[-1] + len(found[begins[-1]]):
@@ -53,7 +54,7 @@ def image_of(root: Table, code: Mapping[int, int], shared: Collection[NDArray[An
     order = sorted(range(len(begins)), key=lambda n: begins[n] != root.at)
     number = {n: part for part, n in enumerate(order)}
     relocations = []
-    for table in {table.at: table for table in _tables(root, set()) if table.at}.values():
+    for table in {each.at: each for each in reached if isinstance(each, Table) and each.at}.values():
         part = bisect(begins, table.at) - 1
         for word, value in enumerate(np.asarray(table.words, np.int64).tolist()):
             here = number[part], table.at - begins[part] + 8 * word
@@ -74,28 +75,23 @@ def image_of(root: Table, code: Mapping[int, int], shared: Collection[NDArray[An
     return Image(bytes(data), np.array(parts, np.int64), np.array(relocations, np.int64).reshape(-1, 5))
 
 
-def _reached(thing: object, met: set[int]) -> Iterator[tuple[int, memoryview]]:
-    """Where what a table leads to lies, and the bytes."""
+def _reached(thing: object, met: set[int]) -> Iterator[Table | NDArray[Any]]:
+    """The tables and arrays that a table leads to, itself first."""
     if id(thing) in met:
         return
     met.add(id(thing))
     if isinstance(thing, Table):
-        yield thing.at, _bytes(np.asarray(thing.words))
+        yield thing
         for kept in thing.kept:
             yield from _reached(kept, met)
     elif isinstance(thing, np.ndarray):
-        yield Pointer(thing).at, _bytes(thing)
+        yield thing
     elif isinstance(thing, Pointer):
         yield from _reached(thing.owner, met)
 
 
-def _bytes(array: NDArray[Any]) -> memoryview:
-    return memoryview(cast(Any, array.reshape(-1).view(np.uint8)))
-
-
-def _tables(thing: object, met: set[int]) -> Iterator[Table]:
-    if isinstance(thing, Table) and id(thing) not in met:
-        met.add(id(thing))
-        yield thing
-        for kept in thing.kept:
-            yield from _tables(kept, met)
+def _memory(thing: Table | NDArray[Any]) -> tuple[int, memoryview]:
+    """Where a table or an array lies, and its bytes."""
+    array = np.asarray(thing.words) if isinstance(thing, Table) else thing
+    at = thing.at if isinstance(thing, Table) else Pointer(array).at
+    return at, memoryview(cast(Any, array.reshape(-1).view(np.uint8)))
