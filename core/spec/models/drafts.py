@@ -25,6 +25,10 @@ from abw.core.spec.text.tokens import ExpressionError
 MOST_LAYERS = 1000
 
 
+# Kinds that a message names.
+MOST_NAMED = 6
+
+
 @dataclass(slots=True)
 class TypeDraft:
     """A type on its way. `outputs` have no shape where it is not known (yet).
@@ -218,8 +222,11 @@ def _conditions(text: Scalar, kinds: frozenset[str], schema: Schema, report: Rep
 
 
 def kinds_text(kinds: frozenset[str]) -> str:
-    """Kinds for messages: leaf or internal."""
-    return " or ".join(sorted(kinds))
+    """Kinds for messages: leaf or internal; of many the first ones."""
+    names = sorted(kinds)
+    if len(names) > MOST_NAMED:
+        names = [*names[: MOST_NAMED - 1], f"{len(names) - MOST_NAMED + 1} other kinds"]
+    return " or ".join(names)
 
 
 def _cell(draft: TypeDraft, cells: Cells) -> None:

@@ -12,6 +12,7 @@ import abw
 from abw.core.base.errors import DataError, SpecError
 from abw.core.run.workload import open_model
 from abw.core.spec.load import Overrides
+from abw.core.spec.models.drafts import kinds_text
 
 CELL = """
 cell: step
@@ -127,3 +128,9 @@ def test_nothing_follows_from_a_wrong_link(spec: Path) -> None:
     with pytest.raises(SpecError) as error:
         open_model(spec, Overrides())
     assert len(error.value.problems) == 1
+
+
+def test_a_message_names_some_of_many_kinds() -> None:
+    assert kinds_text(frozenset({"leaf", "internal"})) == "internal or leaf"
+    assert kinds_text(frozenset("abcdef")) == "a or b or c or d or e or f"
+    assert kinds_text(frozenset("abcdefgh")) == "a or b or c or d or e or 3 other kinds"
