@@ -14,7 +14,8 @@ from abw.cli.groups import Group
 FOLDERS = {
     "executors": "cpu precision threads cuda",
     "whole": "e2e dedup one plans reading cold memory libraries peers models paper growth programs train "
-    "serve torch-models",
+    "torch-models",
+    "serving": "serve",
     "graphs": "policies grouping layout",
 }
 BENCHES = {name: folder for folder, names in FOLDERS.items() for name in names.split()}

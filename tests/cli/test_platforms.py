@@ -22,7 +22,7 @@ GUARDED = {
     "core/base/cores.py": "asks first whether it is there",
     "core/base/memory.py": "after Windows was asked",
     "core/store/shard_files.py": "asks first whether it is there",
-    "bench/whole/serve.py": "refuses to run where there is no /proc",
+    "bench/serving/serve.py": "refuses to run where there is no /proc",
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from abw.cli.commands import calibrate, check, compare, explain, layout, precision, runs, specs, weights
+from abw.cli.commands import check, compare, explain, layout, machine, precision, runs, specs, weights
 from abw.cli.reference import commands
 from abw.cli.report import print_run
 from abw.core.exec.cuda.available import Finding
@@ -87,8 +87,8 @@ SCREENS: dict[str, tuple[Callable[[dict[str, Any]], None], tuple[str, ...]]] = {
     "check-backward": (check._print_backward, ("check", "specs/lattice-gru.yaml", "--backward")),
     "check-growth": (check._print, ("check", "specs/greedy.yaml", "--limit", "4")),
     "explain-growth": (explain._print, ("explain", "specs/greedy.yaml", "--limit", "8", "--set", "hidden=8")),
-    "calibrate": (calibrate._print, ("calibrate", "specs/fig1.yaml", "--output", "TMP/costs.yaml")),
-    "specs": (specs._print, ("specs",)),
+    "calibrate": (machine._print_costs, ("calibrate", "specs/fig1.yaml", "--output", "TMP/costs.yaml")),
+    "specs": (specs._print_specs, ("specs",)),
 }
 
 

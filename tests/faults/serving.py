@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from abw.bench.whole.load import Asker, request_of
+from abw.bench.serving.load import Asker, request_of
 from tests.core.serve.client import Server, parsed, repeating
 from tests.faults.kills import Tally
 

@@ -12,7 +12,7 @@ pytest.importorskip("uvloop", reason='needs the extra serve: pip install ".[serv
 
 
 def test_every_engine_answers_all(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from abw.bench.whole.serve import serve
+    from abw.bench.serving.serve import serve
 
     monkeypatch.setenv("ABW_HOME", str(tmp_path / "home"))
     (tmp_path / "trees").mkdir()
@@ -28,7 +28,7 @@ def test_every_engine_answers_all(root: Path, tmp_path: Path, monkeypatch: pytes
 
 
 def test_overload_is_measured(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from abw.bench.whole import serve as bench
+    from abw.bench.serving import serve as bench
 
     monkeypatch.setenv("ABW_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(bench, "CONNECTIONS", 50)

@@ -17,7 +17,7 @@ from statistics import median
 
 import pytest
 
-from abw.bench.whole.load import open_loop, request_of
+from abw.bench.serving.load import open_loop, request_of
 from tests.core.serve.client import Reply, Server, parsed, repeating
 from tests.faults import serving
 

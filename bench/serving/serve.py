@@ -22,7 +22,7 @@ import typer
 from abw.bench.options import SPECS, DataDir, Hidden, Runs, SpecsDir
 from abw.bench.process import Apart
 from abw.bench.rows import Row, Rows
-from abw.bench.whole.load import Client
+from abw.bench.serving.load import Client
 from abw.core.base.errors import AbwError, install
 
 START = """
