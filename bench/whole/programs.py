@@ -21,7 +21,8 @@ from abw.core.data.read import read
 from abw.core.graph.consing import DedupMode
 from abw.core.plan.plan import plan
 from abw.core.policy.registry import get_policy
-from abw.core.program.net import Net, cells
+from abw.core.program.load import cells
+from abw.core.program.net import Net
 from abw.core.program.recording.recorder import joined
 from abw.core.program.recording.values import Value
 

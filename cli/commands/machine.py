@@ -52,7 +52,7 @@ def _warm(spec: Path, changes: options.Changes) -> dict[str, Any]:
     """Load a model and run some of its data; of a program call one of its cells."""
     begun, dims, weights = time.perf_counter(), changes.dims, changes.weights
     if options.is_program(spec):
-        from abw.core.program.net import NetOverrides
+        from abw.core.program.load import NetOverrides
         from abw.core.script.find import warmed
 
         name, count = warmed(str(spec), NetOverrides(dims, weights)), 0

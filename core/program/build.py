@@ -12,7 +12,8 @@ from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.ir.cell import Cell, Param, Shape
 from abw.core.ir.libraries import NOWHERE, library_of, with_type
 from abw.core.ir.model import Library, Reduction, Table
-from abw.core.program.net import OVERRIDES, TAKEN, Net
+from abw.core.program.load import OVERRIDES
+from abw.core.program.net import TAKEN, Net
 from abw.core.program.recording.recorder import Call
 from abw.core.program.recording.values import BITS, Value
 

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, did_you_mean
-from abw.core.base.progress import Clock
 from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params
-from abw.core.exec.precision import Precision, allowed
-from abw.core.exec.registry import executor_of
-from abw.core.graph.consing import DedupMode
+from abw.core.exec.precision import allowed
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Library
 from abw.core.ir.network import Constant, Network
 from abw.core.ir.training import LossKind
-from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
-from abw.core.policy.user_policy import Validated
 from abw.core.program.lessons import wanted_of
 from abw.core.program.network import constants_of, shapes_of, width_of
-from abw.core.program.recording.inputs import numbers_of, warm
+from abw.core.program.recording.inputs import numbers_of
 from abw.core.program.recording.recorder import Callee
 from abw.core.program.recording.values import BITS, SHAPES, Value, kind_of, owner
 from abw.core.program.reductions import NAMES as REDUCTIONS
@@ -44,89 +34,11 @@ from abw.core.program.session import DEFAULT_GRANULARITY, How, ProgramGranularit
 from abw.core.program.tables import Rows
 from abw.core.program.verify import Verified, verify
 from abw.core.spec.cells.traced import Symbol, traced
-from abw.core.spec.library import load_library, with_cell
-from abw.core.spec.load import Overrides
-from abw.core.spec.shipped import find_spec
-
-
-@dataclass(frozen=True, slots=True)
-class NetOverrides:
-    """How `cells` makes nets, whatever a program's file says; None, False or empty where the file decides."""
-
-    dims: Mapping[str, int] = field(default_factory=dict)
-    weights: Path | None = None
-    policy: str | Policy | None = None
-    executor: Executor | None = None
-    threads: int | None = None
-    seed: int | None = None
-    dedup: DedupMode | None = None
-    allow_outside: bool = False
-
-
-OVERRIDES: ContextVar[NetOverrides] = ContextVar("overrides", default=NetOverrides())  # noqa: B039 (frozen)
-
-
-@contextmanager
-def overriding(overrides: NetOverrides) -> Iterator[None]:
-    """Let `abw.cells` in the block follow these overrides."""
-    token = OVERRIDES.set(overrides)
-    try:
-        yield
-    finally:
-        OVERRIDES.reset(token)
-
+from abw.core.spec.library import with_cell
 
 DEFAULT_BATCH = 64
 Errors = Literal["raise", "return"]
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def cells(
-    library: str | os.PathLike[str] | Library,
-    *,
-    weights: str | os.PathLike[str] | None = None,
-    dims: Mapping[str, int] | None = None,
-    policy: str | Policy = "critical",
-    executor: str | Executor = "cpu",
-    precision: Precision = "float32",
-    threads: int | None = None,
-    seed: int | None = None,
-    dedup: DedupMode = "auto",
-    allow_outside: bool = False,
-) -> Net:
-    """Load the cells, tables and parameters of a library's file, to be called by programs.
-
-    `library`: the file, or what `abw.library` makes.
-    `weights`: a file of trained ones; by default those that the file names, else random ones from `seed` (0).
-    `policy`: schedules each piece of a mini-batch; a name or an object with `schedule(dag)`.
-    `executor`: a name, or an executor made with its own options; `precision` is that of products' weights.
-    `dedup`: compute equal calls of a mini-batch once ("on"), never, or where that has paid ("auto").
-    Errors: SpecError with everything wrong in the file, AbwError. Cost: compiling kernels takes 0.1 to 0.3 s,
-    unless they are on disk.
-    """
-    if threads is not None and threads < 1:
-        raise AbwError(f"threads cannot be {threads}", hint="1 or more; None: one a core")
-    _one_of("precision", precision, Precision)
-    _one_of("dedup", dedup, DedupMode)
-    said = OVERRIDES.get()
-    policy, executor = said.policy or policy, said.executor or executor
-    overrides = Overrides(
-        dims={**(dims or {}), **said.dims},
-        weights=said.weights or (Path(weights) if weights else None),
-        allow_outside=allow_outside or said.allow_outside,
-    )
-    if isinstance(library, Library):
-        if dims:
-            raise AbwError("this library has its sizes already", hint="abw.library(name, dims=…)")
-        loaded = replace(library, weights=replace(library.weights, file=overrides.weights))
-    else:
-        loaded = load_library(find_spec(Path(library)), overrides, TAKEN)
-    chosen = get_policy(policy) if isinstance(policy, str) else Validated(policy)
-    ready = executor_of(executor, precision) if isinstance(executor, str) else executor
-    name = policy if isinstance(policy, str) else type(policy).__name__
-    used = seed if said.seed is None else said.seed
-    how = How(name, said.threads or threads, used or 0, said.dedup or dedup)
-    return Net(loaded, ready, chosen, how)
 
 
 _NUMBERS = count()
@@ -282,8 +194,8 @@ class Net:
         """Yield what `run` gives, taking a mini-batch of the instances at a time."""
         _check_batch(batch)
         require_program(function)
-        _one_of("errors", errors, Errors)
-        _one_of("granularity", granularity, ProgramGranularity)
+        one_of("errors", errors, Errors)
+        one_of("granularity", granularity, ProgramGranularity)
         source, first = iter(instances), 0
         while chunk := list(islice(source, batch)):
             numbers = range(first, first + len(chunk))
@@ -302,7 +214,7 @@ class Net:
 
     def batching(self, *, granularity: ProgramGranularity = DEFAULT_GRANULARITY) -> Batching:
         """Open a scope in which programs and cells that are called run as one mini-batch."""
-        _one_of("granularity", granularity, ProgramGranularity)
+        one_of("granularity", granularity, ProgramGranularity)
         return Batching(self._session, granularity)
 
     def verify(
@@ -323,7 +235,7 @@ class Net:
         """
         _check_batch(batch)
         require_program(function)
-        _one_of("granularity", granularity, ProgramGranularity)
+        one_of("granularity", granularity, ProgramGranularity)
         items = list(instances)
         limit = allowed(self.executor.precision, 1e-4) if tolerance is None else tolerance
         return verify(self._session, function, items, range(len(items)), granularity, batch, limit)
@@ -495,29 +407,7 @@ def session_of(net: Net) -> Session:
     return net._session
 
 
-def prepare(net: Net, granularity: ProgramGranularity) -> Clock:
-    """Compile and load all that running takes, by calls of a cell on zeros; the clock of all runs to come.
-
-    Errors: SpecError, AbwError.
-    """
-    warm()
-    session = net._session
-    first = next(t for t in net.library.types if t.cell)
-    assert first.cell is not None
-    zeros = [net._zeros[port.shape] for port in first.cell.inputs]
-
-    def calls(_: object) -> Generator[object, int]:
-        # what is computed first and what goes on from that, with a question to each
-        for _ in range(1 if granularity == "graph" else 2):
-            found = getattr(net, first.name)(*zeros)
-            yield (found[0] if isinstance(found, tuple) else found).argmax()
-
-    engine = session.run(calls, [0], [0], granularity).engine
-    engine.clock = Clock(*engine.clock.seconds)
-    return engine.clock
-
-
-def _one_of(what: str, said: object, allowed: Any) -> None:  # noqa: ANN401 (a Literal)
+def one_of(what: str, said: object, allowed: Any) -> None:  # noqa: ANN401 (a Literal)
     """Refuse a word that is not allowed. Errors: AbwError."""
     if said not in get_args(allowed):
         raise AbwError(f"{what} cannot be '{said}'", hint=did_you_mean(str(said), get_args(allowed)))

@@ -28,7 +28,8 @@ from abw.core.plan.check import check_plan
 from abw.core.policy.check import check_schedule
 from abw.core.policy.schedule import Schedule
 from abw.core.program.engines.engine import not_finite
-from abw.core.program.net import NetOverrides, prepare, session_of
+from abw.core.program.load import NetOverrides, prepare
+from abw.core.program.net import session_of
 from abw.core.program.running.fibers import Failed
 from abw.core.program.session import DEFAULT_GRANULARITY, ProgramGranularity
 from abw.core.program.session import Ran as Executed

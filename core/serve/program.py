@@ -13,7 +13,8 @@ from abw.core.data.feed import open_feed
 from abw.core.data.given.objects import read_objects
 from abw.core.data.plain import plain
 from abw.core.exec.registry import executor_of
-from abw.core.program.net import NetOverrides, prepare, session_of
+from abw.core.program.load import NetOverrides, prepare
+from abw.core.program.net import session_of
 from abw.core.program.running.fibers import Failed, Stopped
 from abw.core.program.session import DEFAULT_GRANULARITY, Ended
 from abw.core.script.find import Program, opened

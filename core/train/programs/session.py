@@ -25,7 +25,7 @@ from abw.core.exec.trained import load_weights
 from abw.core.graph.consing import DedupMode
 from abw.core.ir.network import Network
 from abw.core.ir.training import Metric, Training
-from abw.core.program.net import NetOverrides
+from abw.core.program.load import NetOverrides
 from abw.core.run.run import versions
 from abw.core.script.find import Program, opened
 from abw.core.script.items import format_of, items_of

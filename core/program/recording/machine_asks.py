@@ -1,0 +1,347 @@
+"""The machine code that asks values for their numbers and goes on with who waits; see `machine_text`."""
+
+from __future__ import annotations
+
+ASK = r"""
+; A question to a value is noted.
+
+define internal void @note(ptr %state, i64 %handle) {
+  read least most
+  %smaller = icmp slt i64 %handle, %least
+  %least1 = select i1 %smaller, i64 %handle, i64 %least
+  write least %least1
+  %larger = icmp sgt i64 %handle, %most
+  %most1 = select i1 %larger, i64 %handle, i64 %most
+  write most %most1
+  ret void
+}
+
+; What asks: the state, the class of the values that can be asked, how many numbers these have (0: whether it
+; is above), the function for all other calls. It is called with a value and what that is asked by. It waits
+; by a greenlet's switch, or gives a generator what that is to yield.
+
+define ptr @ask(ptr %self, ptr %args, i64 %count) {
+entry:
+  %how = ptr %self[2]
+  %state = ptr %how[0]
+  %class = ptr %how[1]
+  %size = i64 %how[2]
+  %value = ptr %args[0]
+  %given = ptr %args[1]
+  %type = ptr %value[1]
+  %kind = ptr %given[1]
+  read asking asked room masked
+  api objectVectorcall
+  %right = icmp eq ptr %type, %class
+  %way = sub i64 %asking, 1
+  %can = icmp ult i64 %way, 2
+  %fits = icmp slt i64 %asked, %room
+  %ok = all %right %can %fits
+  if %ok which slow
+which:
+  %isabove = icmp eq i64 %size, 0
+  if %isabove limit allowed
+limit:
+  api float floatAsDouble
+  %isfloat = icmp eq ptr %kind, %float
+  if %isfloat number slow
+number:
+  %double = call double %floatAsDouble(ptr %given)
+  %bits = bitcast double %double to i64
+  read aboves
+  %aboves1 = add i64 %aboves, 1
+  write aboves %aboves1
+  goto write
+allowed:
+  api none
+  %isnone = icmp eq ptr %given, %none
+  if %isnone write sequence
+sequence:
+  api list tuple
+  %islist = icmp eq ptr %kind, %list
+  %istuple = icmp eq ptr %kind, %tuple
+  %known = or i1 %islist, %istuple
+  read mask_room
+  %end = add i64 %masked, %size
+  %there = icmp sle i64 %end, %mask_room
+  %good = all %known %there
+  if %good length slow
+length:
+  api listSize tupleSize
+  %sizef = select i1 %islist, ptr %listSize, ptr %tupleSize
+  %has = call i64 %sizef(ptr %given)
+  %equal = icmp eq i64 %has, %size
+  if %equal items slow
+items:
+  api listGetItem tupleGetItem true false
+  %getf = select i1 %islist, ptr %listGetItem, ptr %tupleGetItem
+  array masks
+  %mask = getelementptr i8, ptr %masks.to, i64 %masked
+  goto item
+item:
+  %i = phi i64 [ 0, %items ], [ %i1, %mark ]
+  %any = phi i1 [ 0, %items ], [ %any1, %mark ]
+  %one = call ptr %getf(ptr %given, i64 %i)
+  %istrue = icmp eq ptr %one, %true
+  %isfalse = icmp eq ptr %one, %false
+  %isbool = or i1 %istrue, %isfalse
+  if %isbool mark slow
+mark:
+  %any1 = or i1 %any, %istrue
+  %byte = zext i1 %istrue to i8
+  %byteat = getelementptr i8, ptr %mask, i64 %i
+  store i8 %byte, ptr %byteat
+  %i1 = add i64 %i, 1
+  %more = icmp slt i64 %i1, %size
+  if %more item some
+some:
+  if %any1 keep slow
+keep:
+  write masked %end
+  goto write
+write:
+  %said = phi i64 [ %bits, %number ], [ -1, %allowed ], [ %masked, %keep ]
+  %handle = i64 %value[2]
+  array asks
+  %first = mul i64 %asked, 3
+  %row = getelementptr i64, ptr %asks.to, i64 %first
+  %way.number = zext i1 %isabove to i64
+  %row[0] = i64 %way.number
+  %row[1] = i64 %handle
+  %row[2] = i64 %said
+  %asked1 = add i64 %asked, 1
+  write asked %asked1
+  call void @note(ptr %state, i64 %handle)
+  array argmax above
+  %told = select i1 %isabove, ptr %above.to, ptr %argmax.to
+  %waits = icmp eq i64 %asking, 1
+  if %waits wait yield
+wait:
+  %found = call ptr @wait(ptr %state, ptr %told)
+  ret ptr %found
+yield:
+  write asking 3
+  api IncRef
+  call void %IncRef(ptr %told)
+  ret ptr %told
+slow:
+  %other = ptr %how[3]
+  %result = call ptr %objectVectorcall(ptr %other, ptr %args, i64 %count, ptr null)
+  ret ptr %result
+}
+
+; What asks for the best of several values: the state, the class of these, the function for all other calls.
+; It is called with a list of values, how many elements are wanted, a list of what the scores begin with. It
+; waits by a greenlet's switch.
+
+define ptr @pick(ptr %self, ptr %args, i64 %count) {
+entry:
+  %over = alloca i32
+  %how = ptr %self[2]
+  %state = ptr %how[0]
+  %ours = ptr %how[1]
+  %values = ptr %args[0]
+  %wanted = ptr %args[1]
+  %given = ptr %args[2]
+  %kind1 = ptr %values[1]
+  %kind2 = ptr %wanted[1]
+  %kind3 = ptr %given[1]
+  read asking picks ranked rank_room k class
+  api list int objectVectorcall
+  %is1 = icmp eq ptr %kind1, %list
+  %is2 = icmp eq ptr %kind2, %int
+  %is3 = icmp eq ptr %kind3, %list
+  %waits = icmp eq i64 %asking, 1
+  %ok = all %is1 %is2 %is3 %waits
+  if %ok look slow
+look:
+  api listSize longAsLongLongAndOverflow
+  %size = call i64 %listSize(ptr %values)
+  %begins = call i64 %listSize(ptr %given)
+  %many = call i64 %longAsLongLongAndOverflow(ptr %wanted, ptr %over)
+  %many0 = sub i64 %many, 1
+  %known = icmp ult i64 %many0, MOST
+  %some = icmp sgt i64 %size, 0
+  %equal = icmp eq i64 %size, %begins
+  %end = add i64 %ranked, %size
+  %fits = icmp sle i64 %end, %rank_room
+  %first = icmp eq i64 %picks, 0
+  %own = ptrtoint ptr %ours to i64
+  %same1 = icmp eq i64 %many, %k
+  %same2 = icmp eq i64 %own, %class
+  %same = all %same1 %same2
+  %alike = or i1 %first, %same
+  %good = all %known %some %equal %fits %alike
+  if %good each slow
+each:
+  %i = phi i64 [ 0, %look ], [ %i1, %take ]
+  %last = phi i64 [ -9223372036854775808, %look ], [ %last1, %take ]
+  api listGetItem float floatAsDouble
+  %one = call ptr %listGetItem(ptr %values, i64 %i)
+  %number = call ptr %listGetItem(ptr %given, i64 %i)
+  %type1 = ptr %one[1]
+  %type2 = ptr %number[1]
+  %right = icmp eq ptr %type1, %ours
+  %isfloat = icmp eq ptr %type2, %float
+  %both = all %right %isfloat
+  if %both finite slow
+finite:
+  %double = call double %floatAsDouble(ptr %number)
+  %less = fcmp olt double %double, 0x7FF0000000000000
+  if %less take slow
+take:
+  %handle = i64 %one[2]
+  %bits = bitcast double %double to i64
+  array handles plus
+  %place = add i64 %ranked, %i
+  %handles.to[%place] = i64 %handle
+  %plus.to[%place] = i64 %bits
+  %later = icmp sgt i64 %handle, %last
+  %last1 = select i1 %later, i64 %handle, i64 %last
+  %i1 = add i64 %i, 1
+  %more = icmp slt i64 %i1, %size
+  if %more each write
+write:
+  array ends best
+  %picks1 = add i64 %picks, 1
+  %ends.to[%picks1] = i64 %end
+  write picks %picks1
+  write ranked %end
+  write k %many
+  write class %own
+  call void @note(ptr %state, i64 %last1)
+  %found = call ptr @wait(ptr %state, ptr %best.to)
+  ret ptr %found
+slow:
+  %other = ptr %how[2]
+  %result = call ptr %objectVectorcall(ptr %other, ptr %args, i64 %count, ptr null)
+  ret ptr %result
+}
+"""
+
+RESUME = r"""
+; A greenlet waits, having asked what it is told by: it switches to the next of those who go on, the last one
+; to who began that. Gives the answer.
+
+define internal ptr @wait(ptr %state, ptr %told) {
+entry:
+  %room_for_one = alloca ptr
+  read owner resumed size
+  %next = add i64 %resumed, 1
+  %further = icmp slt i64 %next, %size
+  if %further on back
+on:
+  array stops
+  api IncRef listSetItem
+  call void %IncRef(ptr %told)
+  %set = call i32 %listSetItem(ptr %stops.to, i64 %resumed, ptr %told)
+  %found1 = call ptr @switch(ptr %state, i64 %next, ptr %room_for_one)
+  goto end
+back:
+  array switch
+  api objectVectorcall
+  store ptr %told, ptr %room_for_one
+  %found2 = call ptr %objectVectorcall(ptr %switch.to, ptr %room_for_one, i64 1, ptr null)
+  goto end
+end:
+  %found = phi ptr [ %found1, %on ], [ %found2, %back ]
+  write owner %owner
+  ret ptr %found
+}
+
+; Switches to one of those who go on, or sends a generator its answer.
+
+define internal ptr @switch(ptr %state, i64 %i, ptr %room_for_one) {
+entry:
+  read sends
+  array calls answers owners
+  api listGetItem longAsLongLong objectVectorcall iterSend
+  %owner = call ptr %listGetItem(ptr %owners.to, i64 %i)
+  %own = call i64 %longAsLongLong(ptr %owner)
+  write owner %own
+  write resumed %i
+  %one = call ptr %listGetItem(ptr %calls.to, i64 %i)
+  %answer = call ptr %listGetItem(ptr %answers.to, i64 %i)
+  %sending = icmp ne i64 %sends, 0
+  if %sending send switch
+switch:
+  store ptr %answer, ptr %room_for_one
+  %came1 = call ptr %objectVectorcall(ptr %one, ptr %room_for_one, i64 1, ptr null)
+  ret ptr %came1
+send:
+  %code32 = call i32 %iterSend(ptr %one, ptr %answer, ptr %room_for_one)
+  %code = sext i32 %code32 to i64
+  write sent %code
+  %failed = icmp slt i64 %code, 0
+  %got = load ptr, ptr %room_for_one
+  %came2 = select i1 %failed, ptr null, ptr %got
+  ret ptr %came2
+}
+
+; Goes on with some who wait, each of whom asks again: see `MachineRecorder`. It is called with greenlets'
+; switches or generators, as `asking` says; the answers; whose each is; a list of as many, where it puts what
+; each stops with; and from which on.
+
+define ptr @resume(ptr %self, ptr %args, i64 %count) {
+entry:
+  %room_for_one = alloca ptr
+  %how = ptr %self[2]
+  %state = ptr %how[0]
+  %calls = i64 %args[0]
+  %answers = i64 %args[1]
+  %owners = i64 %args[2]
+  %stops = ptr %args[3]
+  %stops64 = i64 %args[3]
+  %begin = ptr %args[4]
+  write calls %calls
+  write answers %answers
+  write owners %owners
+  write stops %stops64
+  read asking argmax above best
+  api listSize listSetItem longAsLongLong longFromLongLong
+  %from = call i64 %longAsLongLong(ptr %begin)
+  %number = call i64 %listSize(ptr %stops)
+  %sending = icmp eq i64 %asking, 2
+  %sending64 = zext i1 %sending to i64
+  %hands = select i1 %sending, i64 0, i64 %number
+  write sends %sending64
+  write size %hands
+  %some = icmp slt i64 %from, %number
+  if %some next end
+next:
+  %i = phi i64 [ %from, %entry ], [ %i1, %noted ]
+  %came = call ptr @switch(ptr %state, i64 %i, ptr %room_for_one)
+  read resumed
+  %failed = icmp eq ptr %came, null
+  if %failed raise look
+look:
+  %way = load i64, ptr %asking.at
+  read sent
+  %asks = icmp eq i64 %way, 3
+  %yielded = icmp eq i64 %sent, 1
+  %yields = all %asks %yielded
+  %waits = select i1 %sending, i1 %yields, i1 true
+  %told = ptrtoint ptr %came to i64
+  %is1 = icmp eq i64 %told, %argmax
+  %is2 = icmp eq i64 %told, %above
+  %is3 = icmp eq i64 %told, %best
+  %is4 = or i1 %is1, %is2
+  %is5 = or i1 %is3, %is4
+  %is = all %is5 %waits
+  %set = call i32 %listSetItem(ptr %stops, i64 %resumed, ptr %came)
+  if %is noted end
+noted:
+  write asking %asking
+  %i1 = add i64 %resumed, 1
+  %further = icmp slt i64 %i1, %number
+  if %further next end
+end:
+  %at = phi i64 [ %from, %entry ], [ %resumed, %look ], [ %number, %noted ]
+  write size 0
+  %found = call ptr %longFromLongLong(i64 %at)
+  ret ptr %found
+raise:
+  write size 0
+  ret ptr null
+}
+"""
