@@ -12,7 +12,7 @@ from abw.core.exec.precision import Precision
 from abw.core.graph.bounds import depths, lower_bound
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
-from abw.core.graph.growing.history import bound_by_rounds
+from abw.core.graph.growing.history.history import bound_by_rounds
 from abw.core.plan.arenas import arenas_of
 from abw.core.plan.plan import plan
 from abw.core.policy.schedule import Schedule

@@ -22,8 +22,8 @@ from abw.bench.sets.syntax import write_syntax
 from abw.bench.timing import Work, interleaved
 from abw.bench.workloads import CASES, Case, Ready, files_of, outputs_of, ready
 from abw.core.base.errors import AbwError
-from abw.core.graph.dedup import dedup as without_equal
-from abw.core.graph.dedup import keys_of
+from abw.core.graph.equal.dedup import dedup as without_equal
+from abw.core.graph.equal.dedup import keys_of
 from abw.core.ir.model import Model
 from abw.core.policy.registry import get_policy
 from abw.core.run.dedup import DedupMode

@@ -18,7 +18,7 @@ from abw.bench.rows import Row, Rows
 from abw.bench.timing import interleaved
 from abw.core.base.errors import AbwError
 from abw.core.data.read import read
-from abw.core.graph.consing import DedupMode
+from abw.core.graph.equal.consing import DedupMode
 from abw.core.plan.plan import plan
 from abw.core.policy.registry import get_policy
 from abw.core.program.load import cells

@@ -20,9 +20,9 @@ from abw.core.cell.evaluate import NUMPY, run_cell
 from abw.core.exec.interface import Result
 from abw.core.exec.params import Params
 from abw.core.exec.reference import ReferenceExecutor, attend, scores_of
+from abw.core.graph.equal.leaves import leaf_types
 from abw.core.graph.fuse import Fusion
 from abw.core.graph.graph import Distinct, Graph
-from abw.core.graph.leaves import leaf_types
 from abw.core.ir.cell import Cell, Op
 from abw.core.ir.model import SPREADS, Attention, Reduction
 from abw.core.ir.operations import OPERATIONS

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError
 from abw.core.exec.params import Params
 from abw.core.exec.precision import Precision
+from abw.core.graph.equal.leaves import Leaves
 from abw.core.graph.graph import Graph, Nodes
-from abw.core.graph.leaves import Leaves
 from abw.core.ir.network import Network
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan
@@ -22,7 +22,7 @@ from abw.core.policy.schedule import Schedule
 if TYPE_CHECKING:  # what grows or is trained is imported by what grows or trains
     from abw.core.exec.gradient import Gradient
     from abw.core.grad.graph import TrainingGraph
-    from abw.core.graph.consing import Consing
+    from abw.core.graph.equal.consing import Consing
     from abw.core.graph.growing.batch import Batch
     from abw.core.graph.growing.model import GrowthModel
     from abw.core.graph.growing.share import Share

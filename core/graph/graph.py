@@ -72,8 +72,8 @@ class Distinct:
     type t. With `part` (instances,) no node stands for one of an instance in another part.
 
     Where `place[v]` is negative, an earlier mini-batch has computed node v, and its outputs lie in row
-    `-1 - place[v]` of the type's kept leaves (`abw.core.graph.leaves`): there are `kept` such nodes. `epoch`:
-    that of the kept leaves; None where they were not looked at.
+    `-1 - place[v]` of the type's kept leaves (`equal/leaves.py`): `kept` such nodes. `epoch`: that of the
+    kept leaves; None where they were not looked at.
     """
 
     type_ptr: Ints
@@ -106,7 +106,7 @@ class Graph(Nodes):
     `given` are the rows of the constants that are fields of vertices (`Network.given`), of each (rows, size).
 
     `distinct` says which nodes were left out because an equal one computes the same
-    (`abw.core.graph.dedup`); None where none was looked for.
+    (`abw.core.graph.equal.dedup`); None where none was looked for.
     """
 
     dag: Dag

@@ -31,7 +31,7 @@ class Constant:
     `kind` is 'zeros' (one row), 'param' (one row: parameter `number`), 'table' (table `number`, all its
     rows), 'field' (field `number` of the vertices: each mini-batch has its own rows, see `Graph.given`;
     `rows` is how many these may be) or 'kept' (what earlier mini-batches have computed as output
-    `number % width` of type `number // width`, see `abw.core.graph.leaves`).
+    `number % width` of type `number // width`, see `abw.core.graph.equal.leaves`).
     """
 
     kind: Literal["zeros", "param", "table", "field", "kept"]

@@ -14,7 +14,7 @@ from abw.core.base.progress import Clock
 from abw.core.exec.interface import Executor
 from abw.core.exec.precision import Precision
 from abw.core.exec.registry import executor_of
-from abw.core.graph.consing import DedupMode
+from abw.core.graph.equal.consing import DedupMode
 from abw.core.ir.model import Library
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy

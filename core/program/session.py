@@ -13,7 +13,7 @@ from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params, init_params
 from abw.core.exec.planned_tape import joined_schedules
 from abw.core.exec.trained import load_weights, make_params
-from abw.core.graph.consing import DedupMode
+from abw.core.graph.equal.consing import DedupMode
 from abw.core.graph.graph import Graph
 from abw.core.ir.model import Library
 from abw.core.ir.network import Network

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.graph.consing import LEAST_NODES as LEAST_NODES
-from abw.core.graph.consing import LONGEST_PAUSE, RATE, SPARED
-from abw.core.graph.consing import LOOKED_AT as LOOKED_AT
-from abw.core.graph.consing import DedupMode as DedupMode
-from abw.core.graph.dedup import Keys, dedup, keys_of
+from abw.core.graph.equal.consing import LEAST_NODES as LEAST_NODES
+from abw.core.graph.equal.consing import LONGEST_PAUSE, RATE, SPARED
+from abw.core.graph.equal.consing import LOOKED_AT as LOOKED_AT
+from abw.core.graph.equal.consing import DedupMode as DedupMode
+from abw.core.graph.equal.dedup import Keys, dedup, keys_of
+from abw.core.graph.equal.leaves import Leaves
 from abw.core.graph.graph import Graph
-from abw.core.graph.leaves import Leaves
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import arenas_of
 
@@ -51,7 +51,7 @@ class Deduplicator:
     ) -> Graph:
         """The graph without equal nodes, or as it is where it is too small to look.
 
-        What it does depends on the graph alone. For `apart` and `part` see `abw.core.graph.dedup.dedup`.
+        What it does depends on the graph alone. For `apart` and `part` see `dedup`.
         """
         return graph if self._too_small(graph) else dedup(graph, self.keys, apart, part)
 

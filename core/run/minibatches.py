@@ -14,9 +14,9 @@ from abw.core.base.parallel import ahead
 from abw.core.base.progress import Clock
 from abw.core.exec.interface import Executor, Result, TooLargeError
 from abw.core.graph.dag import Dag
+from abw.core.graph.equal.leaves import StaleLeavesError, with_fresh
 from abw.core.graph.graph import Graph
-from abw.core.graph.growing.history import History, history
-from abw.core.graph.leaves import StaleLeavesError, with_fresh
+from abw.core.graph.growing.history.history import History, history
 from abw.core.ir.model import Model
 from abw.core.plan.plan import Plan, outputs_to_keep, plan
 from abw.core.policy.rules.critical import Critical

@@ -11,7 +11,7 @@ from abw.core.base.memory import peak_resident, peak_since, resident, settle
 from abw.core.base.progress import Clock, SpanClock
 from abw.core.exec.interface import Profiler, Recorder
 from abw.core.graph.bounds import lower_bound
-from abw.core.graph.growing.history import bound_by_rounds
+from abw.core.graph.growing.history.history import bound_by_rounds
 from abw.core.ir.growth import Growth
 from abw.core.ir.network import Network
 from abw.core.policy.registry import get_policy

@@ -21,8 +21,8 @@ from abw.core.exec.interface import Executor
 from abw.core.exec.precision import allowed
 from abw.core.exec.registry import get_executor, settings
 from abw.core.exec.trained import load_weights
-from abw.core.graph.consing import DedupMode
 from abw.core.graph.dag import Dag
+from abw.core.graph.equal.consing import DedupMode
 from abw.core.graph.graph import Graph
 from abw.core.plan.check import check_plan
 from abw.core.policy.check import check_schedule

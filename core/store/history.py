@@ -12,8 +12,8 @@ from typing import Any, get_args
 
 import numpy as np
 
-from abw.core.graph.growing.history import History
-from abw.core.graph.growing.margins import DROPPED
+from abw.core.graph.growing.history.history import History
+from abw.core.graph.growing.history.margins import DROPPED
 from abw.core.ir.growth import How
 from abw.core.store.checked import (
     Array,

@@ -25,7 +25,7 @@ from abw.core.graph.dag import Dag
 from abw.core.graph.fuse import fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import group_types
-from abw.core.graph.growing.history import History, bound_by_rounds
+from abw.core.graph.growing.history.history import History, bound_by_rounds
 from abw.core.ir.network import Granularity
 from abw.core.policy.partitionbound import partition_bound
 from abw.core.policy.registry import get_policy

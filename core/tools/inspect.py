@@ -23,8 +23,8 @@ from abw.core.exec.trained import load_weights, match, needs, problems_of, read_
 from abw.core.graph.bind import only
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.construct import construct
+from abw.core.graph.equal.leaves import leaf_types
 from abw.core.graph.graph import Graph
-from abw.core.graph.leaves import leaf_types
 from abw.core.ir.growth import Decision
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, Network

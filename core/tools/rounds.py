@@ -9,7 +9,7 @@ import numpy as np
 
 from abw.core.base.progress import Clock
 from abw.core.exec.interface import Executor
-from abw.core.graph.growing.history import History
+from abw.core.graph.growing.history.history import History
 from abw.core.ir.model import Model
 from abw.core.policy.rules.critical import Critical
 from abw.core.run.growing.grow import Grown, grow

@@ -16,7 +16,7 @@ import pytest
 from abw.core.base.errors import AbwError
 from abw.core.exec.params import init_params
 from abw.core.graph.cells import cell_network
-from abw.core.graph.growing.margins import DROPPED, ENDED, KEPT, MADE, WON
+from abw.core.graph.growing.history.margins import DROPPED, ENDED, KEPT, MADE, WON
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.run.workload import open_model
 from abw.core.spec.load import Overrides

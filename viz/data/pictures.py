@@ -279,7 +279,7 @@ class ChoiceView:
     """What a decision chose at a vertex (`place`: its kind and number), in which round, and `said` in words.
 
     `second` is the best that was not chosen, empty where there was none. Scores are None where there are none
-    or they are infinite; see `abw.core.graph.growing.margins.Margins` for what they are.
+    or they are infinite; see `abw.core.graph.growing.history.margins.Margins` for what they are.
     """
 
     round: int

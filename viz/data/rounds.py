@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from abw.core.base.errors import AbwError
-from abw.core.graph.growing.history import History
-from abw.core.graph.growing.margins import DROPPED
+from abw.core.graph.growing.history.history import History
+from abw.core.graph.growing.history.margins import DROPPED
 from abw.viz.data.pictures import FATES, ChoiceView, CutView, RoundsPicture
 from abw.viz.data.scene import Scene
 

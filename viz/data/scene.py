@@ -14,7 +14,7 @@ from abw.core.base.progress import Progress
 from abw.core.exec.interface import Executed
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
-from abw.core.graph.growing.history import History
+from abw.core.graph.growing.history.history import History
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, Network
 from abw.core.policy.learned.choice import fsm_behind

@@ -29,8 +29,8 @@ from abw.core.exec.params import Params
 from abw.core.exec.precision import Precision
 from abw.core.exec.result_guard import RunEpochs
 from abw.core.exec.values import fill_given, kept_rows, refill_rows
+from abw.core.graph.equal.leaves import Leaves
 from abw.core.graph.graph import Graph
-from abw.core.graph.leaves import Leaves
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.counts import Counts

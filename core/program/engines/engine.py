@@ -12,8 +12,8 @@ from abw.core.base.progress import Clock
 from abw.core.exec.interface import Array, Executor, Picked, Tape
 from abw.core.exec.params import Params, constant_value
 from abw.core.exec.planned_tape import PlannedTape
-from abw.core.graph.consing import LEAST_NODES, Consing, DedupMode, Patience, distinct, worth
 from abw.core.graph.dag import build_dag
+from abw.core.graph.equal.consing import LEAST_NODES, Consing, DedupMode, Patience, distinct, worth
 from abw.core.graph.graph import Distinct, Graph
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import arenas_of

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
-from abw.core.graph.consing import DedupMode, Patience
+from abw.core.graph.equal.consing import DedupMode, Patience
 from abw.core.ir.cell import Shape
 from abw.core.ir.network import Constant, Network
 from abw.core.jit.decorators import njit

@@ -27,10 +27,10 @@ from abw.core.graph.graph import Graph, Nodes
 from abw.core.graph.growing.batch import Batch, GrowthData, encoded
 from abw.core.graph.growing.finished import finished_nodes, noted
 from abw.core.graph.growing.names import ORIGIN, ROUND, NodeColumn, ValueColumn
-from abw.core.graph.growing.part import part
 from abw.core.graph.growing.picks import Picks, picks_of
 from abw.core.graph.growing.rounds import Rounds as HostRounds
 from abw.core.graph.growing.share import Share
+from abw.core.graph.part import part
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.rules.critical import Critical

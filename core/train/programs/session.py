@@ -22,7 +22,7 @@ from abw.core.data.plain import Plain
 from abw.core.exec.gradient import Gradient
 from abw.core.exec.params import Params
 from abw.core.exec.trained import load_weights
-from abw.core.graph.consing import DedupMode
+from abw.core.graph.equal.consing import DedupMode
 from abw.core.ir.network import Network
 from abw.core.ir.training import Metric, Training
 from abw.core.program.load import NetOverrides

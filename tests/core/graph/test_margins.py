@@ -9,8 +9,8 @@ import pytest
 
 from abw.core.base.errors import Span
 from abw.core.data.vertices import Columns
-from abw.core.graph.growing import margins
-from abw.core.graph.growing.margins import together
+from abw.core.graph.growing.history import margins
+from abw.core.graph.growing.history.margins import together
 from abw.core.ir.growth import Decision
 
 

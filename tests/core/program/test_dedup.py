@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import abw
 from abw.core.base.errors import AbwError
-from abw.core.graph.consing import Consing, DedupMode, Patience
+from abw.core.graph.equal.consing import Consing, DedupMode, Patience
 from abw.core.ir.cell import Cell, Op, Port
 from abw.core.ir.libraries import library_of, with_reduction, with_type
 from abw.core.policy.check import check_schedule

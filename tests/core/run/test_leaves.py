@@ -18,7 +18,7 @@ from abw.core.base.progress import Clock
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params, init_params
 from abw.core.exec.registry import get_executor
-from abw.core.graph.leaves import StaleLeavesError, leaf_slot, with_leaves
+from abw.core.graph.equal.leaves import StaleLeavesError, leaf_slot, with_leaves
 from abw.core.plan.check import check_plan
 from abw.core.plan.plan import outputs_to_keep
 from abw.core.policy.registry import get_policy
@@ -64,7 +64,7 @@ def outputs(workload: Workload, executor: Executor, windows: Windows) -> list[ND
 def _whatever_is_small() -> Iterator[None]:
     """Keep outputs however little they take to compute."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("abw.core.graph.leaves.LEAST_FLOPS", 0)
+        patch.setattr("abw.core.graph.equal.leaves.LEAST_FLOPS", 0)
         yield
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abw.core.base.errors import AbwError
-from abw.core.graph.growing.history import History
+from abw.core.graph.growing.history.history import History
 from abw.core.run.minibatches import history_again
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.run.workload import open_model

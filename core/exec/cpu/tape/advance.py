@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from abw.core.exec.cpu.llvm.kernel import SLOT_WORDS
 from abw.core.exec.cpu.tape import state as at
-from abw.core.graph.consing import sort_pair, stands_for
+from abw.core.graph.equal.consing import sort_pair, stands_for
 from abw.core.graph.growing.state import DONE, FAILED, FULL, PAUSED
 from abw.core.jit.addresses import bytes_in, call, ints_at, ints_in, longs_at, longs_in
 from abw.core.jit.decorators import inner, njit

@@ -20,7 +20,7 @@ from abw.core.exec.cpu.target import Target
 from abw.core.exec.interface import HEAD, MOST_BEST, Advanced, Array, Picked
 from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.result_guard import RunEpochs
-from abw.core.graph.consing import Consing
+from abw.core.graph.equal.consing import Consing
 from abw.core.graph.growing.state import DONE, FAILED, FULL, PAUSED
 from abw.core.jit.pointers import Pointer, Table, address
 from abw.core.plan.arenas import Arenas

@@ -1,6 +1,6 @@
 """Equal nodes found as nodes are appended: hash-consing, over all instances of a mini-batch.
 
-What makes nodes equal is as in `abw.core.graph.dedup`, which looks at whole graphs.
+What makes nodes equal is as in `abw.core.graph.equal.dedup`, which looks at whole graphs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.graph.dedup import MIX, SPREAD
+from abw.core.graph.equal.dedup import MIX, SPREAD
 from abw.core.ir.network import Network
 from abw.core.jit.decorators import inner, njit
 

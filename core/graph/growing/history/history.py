@@ -16,9 +16,9 @@ from abw.core.graph.graph import Nodes
 from abw.core.graph.growing.batch import GrowthData
 from abw.core.graph.growing.decide import Read, Scores
 from abw.core.graph.growing.finished import nodes_on
-from abw.core.graph.growing.margins import Margins, beam_margins, margins, together
+from abw.core.graph.growing.history.margins import Margins, beam_margins, margins, together
+from abw.core.graph.growing.history.replay import Replayed, replay
 from abw.core.graph.growing.picks import Picks
-from abw.core.graph.growing.replay import Replayed, replay
 from abw.core.ir.growth import Decision
 from abw.core.ir.model import Model
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from abw.core.graph.dag import Dag, Reads, Successors, build_dag
 from abw.core.graph.edges import EdgeSlots, consumers
+from abw.core.graph.equal.leaves import LeafTypes, Leaves, leaf_types
 from abw.core.graph.fuse import edges
 from abw.core.graph.graph import Distinct, Graph, ResultRefs
-from abw.core.graph.leaves import LeafTypes, Leaves, leaf_types
 from abw.core.ir.network import Network, reach_of
 from abw.core.jit.decorators import inner, njit
 

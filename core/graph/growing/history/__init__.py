@@ -1,0 +1,1 @@
+"""How mini-batches have grown: their rounds found once more, and how clearly each decision was made."""
