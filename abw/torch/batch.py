@@ -26,12 +26,13 @@ from abw.core.program.running.runner import BatchRunner
 from abw.torch.export import Exported, write
 from abw.torch.gradients import Passes, Reader
 from abw.torch.recording.cells import PACKAGES, Cells, RestartError
+from abw.torch.recording.decisions import Comparison, Pair
 from abw.torch.recording.singles import op_region
-from abw.torch.recording.standins import Comparison, Concat, Ints, Maximum, Stack
+from abw.torch.recording.standins import Concat, Ints, Stack
 from abw.torch.refusals import fingerprint, refuse_unsupported
 from abw.torch.rewriting.rewriter import Rewriter
 from abw.torch.rewriting.shadows import is_instance
-from abw.torch.tracing.trace import CannotTrace
+from abw.torch.tracing.symbols import CannotTrace
 from abw.torch.verify import verified
 
 DEFAULT_BATCH = 64
@@ -296,8 +297,8 @@ def settled(x: Any) -> Any:
     """What a program returns, with values in the place of what was not computed yet."""
     if isinstance(x, Concat):
         return x.value()
-    if isinstance(x, Maximum):
-        return torch.return_types.max([x.values, x.indices])
+    if isinstance(x, Pair):
+        return getattr(torch.return_types, x.kind)([x.values, x.indices])
     if type(x) in (list, tuple):
         return x if PLAIN.issuperset(map(type, x)) else type(x)([settled(y) for y in x])
     if type(x) is dict:
@@ -413,7 +414,7 @@ def _mapped(x: Any, change: Any) -> Any:
     """A named tuple, or a dataclass, with its fields changed; anything else as it is."""
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return type(x)(*map(change, x))
-    if isinstance(x, torch.return_types.max):
+    if type(x).__module__ == "torch.return_types":
         return type(x)(list(map(change, x)))
     if is_dataclass(x) and not isinstance(x, type):
         found = copy.copy(x)

@@ -244,7 +244,7 @@ class Detached(Base):
 class Convolution(Base):
     def forward(self, words):
         x = self.embed(torch.tensor(words))
-        return functional.conv1d(x.t().unsqueeze(0), torch.ones(3, 6, 1)).sum()
+        return functional.conv2d(x.view(1, 1, -1, 6), torch.ones(3, 1, 1, 2)).sum()
 
 
 class Carries(Base):
@@ -264,7 +264,28 @@ class Cumsum(Base):
 
 class Sorted(Base):
     def forward(self, words):
-        return self.linear(self.word(words[0])).sort()[0]
+        values, order = self.linear(self.word(words[0])).sort(descending=True)
+        return self.linear(values) * self.linear(self.word(words[-1])).topk(2)[0].sum() + order[0].item()
+
+
+class Left(Base):
+    def forward(self, words):
+        return self.linear(torch.cumprod(self.word(words[0]), 0))
+
+
+class Gathered(Base):
+    def forward(self, words):
+        x = functional.log_softmax(self.linear(self.embed(torch.tensor(words))), 1)
+        rows = x.gather(1, torch.tensor([[w % 6] for w in words]))
+        one = x[0].gather(0, torch.tensor([1, words[0] % 6]))
+        return rows.sum() + one.sum() + sum(x[0][w % 6] for w in range(6)) + torch.min(x, 1)[0].sum()
+
+
+class Orders(Base):
+    def forward(self, words):
+        x = torch.cumsum(self.embed(torch.tensor(words)), 0)
+        scores = torch.stack([self.score(row)[0] for row in x])
+        return x[scores.argmax().item()] * scores.min(0).values
 
 
 class OutOfRange(Base):
@@ -404,6 +425,9 @@ MODELS = {
     "carries": Carries,
     "cumsum": Cumsum,
     "sorted_": Sorted,
+    "left": Left,
+    "gathered": Gathered,
+    "orders": Orders,
     "out_of_range": OutOfRange,
     "raises": Raises,
     "wrong_shape": WrongShape,
@@ -440,6 +464,10 @@ TAKEN = [
     "drawn_inside",
     "factor",
     "tried",
+    "cumsum",
+    "sorted_",
+    "gathered",
+    "orders",
 ]
 NOT_TRAINED = ("masks", "alias", "relu_in_place", "mask_and_max", "factor")
 REFUSED = {
@@ -448,5 +476,5 @@ REFUSED = {
     "written_part": "written in place",
     "no_grad_inside": "switched off or on",
     "detached": "a detached tensor is computed with",
-    "convolution": "conv1d",
+    "convolution": "conv2d",
 }

@@ -13,18 +13,10 @@ import numpy as np
 import torch
 
 from abw.core.program.recording.values import Value
-from abw.torch.recording.standins import Comparison, Concat, Ints, Maximum, Stack
-from abw.torch.tracing.trace import (
-    MEANINGS,
-    CannotTrace,
-    Index,
-    Indices,
-    K,
-    Trace,
-    Traced,
-    TracedList,
-    numel,
-)
+from abw.torch.recording.decisions import Comparison, Pair
+from abw.torch.recording.standins import Concat, Ints, Stack
+from abw.torch.tracing.symbols import CannotTrace, Index, K, numel
+from abw.torch.tracing.trace import MEANINGS, Indices, Trace, Traced, TracedList
 
 CONSTANTS = (bool, str, float, torch.dtype, torch.device, slice, type(Ellipsis), torch.Size)
 
@@ -152,7 +144,7 @@ class Kinds:
             return self._tensor_key(x, path, flat)
         if cls is Comparison:
             return self.key(x.tensor(), path, flat)
-        if cls is Maximum:
+        if cls is Pair:
             raise CannotTrace("the pair of torch.max is given to an operation: take its values")
         if cls is dict:
             return (dict, *[(k, self.key(v, (*path, k), flat)) for k, v in x.items()])
@@ -275,7 +267,7 @@ def _dropped(shape: Any, k: int) -> tuple[int, ...]:
 
 def has_values(x: Any) -> bool:
     """Whether something is a value that was recorded."""
-    return isinstance(x, Value | Stack | Concat | Comparison | Maximum)
+    return isinstance(x, Value | Stack | Concat | Comparison | Pair)
 
 
 def has_tensors(x: Any) -> bool:

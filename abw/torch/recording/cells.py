@@ -25,16 +25,11 @@ from abw.core.program.network import constants_of, shapes_of
 from abw.core.program.recording.recorder import Callee, Reduced
 from abw.core.program.recording.values import BITS, SHAPES, Value, kind_of
 from abw.core.program.session import How, Session
-from abw.torch.recording.standins import (
-    RECORDING,
-    Comparison,
-    Concat,
-    Stack,
-    of_kind,
-    plain,
-)
+from abw.torch.recording.decisions import Comparison
+from abw.torch.recording.standins import RECORDING, Concat, Stack, of_kind, plain
 from abw.torch.recording.tensorlike import make_tensor_like
-from abw.torch.tracing.trace import CannotTrace, Indices, Traced, core
+from abw.torch.tracing.symbols import CannotTrace, core
+from abw.torch.tracing.trace import Indices, Traced
 
 NOWHERE = Span("", 1)
 # Tensors that a stretch of code may compute.
@@ -107,6 +102,7 @@ class Cells:
         self.padding: dict[int, int] = {}
         self.notes: dict[str, None] = {}
         self.seen_views: set[int] = set()
+        self.seen_elements: dict[Any, set[int]] = {}
         self.ops: dict[Any, Any] = {}
         self.regions: list[Any] = []
         self._param_number: dict[tuple[int, tuple[int, ...]], int] = {}

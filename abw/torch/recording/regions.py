@@ -11,7 +11,8 @@ from abw.torch.recording.arguments import Kinds, StructuralError, has_tensors
 from abw.torch.recording.cells import Cells, MismatchError, RestartError
 from abw.torch.recording.writer import Function, Written, write
 from abw.torch.tracing.stages import Step
-from abw.torch.tracing.trace import CannotTrace, DependsOnData, NeedsConstant, NeedsFixed, Trace
+from abw.torch.tracing.symbols import CannotTrace, DependsOnData, NeedsConstant, NeedsFixed
+from abw.torch.tracing.trace import Trace
 
 # Kinds of arguments that a region is traced for before it is given up.
 MOST_VARIANTS = 24

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 from typing import Any
 
 import torch
 
 from abw.core.program.recording.values import Value
 from abw.torch.recording.cells import DIRECT, Cells
+from abw.torch.recording.decisions import Pair, weigh
 from abw.torch.recording.regions import Region
-from abw.torch.recording.standins import COMPARISONS, Concat, Ints, Maximum, Stack, StandIn
+from abw.torch.recording.standins import Concat, Ints, Stack, StandIn, as_stand_in, plain, real
 from abw.torch.tracing.operations import elementwise
+from abw.torch.tracing.symbols import COMPARISONS
 from abw.torch.tracing.trace import DECIDING, MEANINGS, means
+
+# So many elements of vectors of one size are cut out by a cell each.
+MOST_SLICES = 4
+# Functions of PyTorch's that ask for numbers, and whose results have no gradient.
+ASKING = (
+    "all", "allclose", "any", "argmax", "argmin", "argsort", "equal", "isfinite", "isinf", "isnan",
+    "multinomial", "nonzero",
+)  # fmt: skip
 
 
 @means("copied")
@@ -90,12 +101,108 @@ def _dropped(shape: Any, d: int) -> tuple[int, ...]:
     return tuple(s for i, s in enumerate(shape) if i != d)
 
 
-def _max(cells: Cells, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    return Maximum(x, dim, keepdim) if isinstance(x, Value | StandIn) and type(dim) is int else NotImplemented
+def _element(cells: Cells, x: Any, key: Any) -> Any:
+    """An element of a vector; where many are asked for, one cell for all."""
+    if type(key) is not int or not isinstance(x, Value) or len(x.shape) != 1 or not 1 < x.shape[0] > key:
+        return NotImplemented
+    seen = cells.seen_elements.setdefault(x.shape, set())
+    seen.add(key)
+    return _picks(cells, x, [key], ()) if len(seen) > MOST_SLICES and key >= -x.shape[0] else NotImplemented
 
 
-def _argmax(cells: Cells, x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-    return x.argmax(dim, keepdim) if isinstance(x, Value) else NotImplemented  # type: ignore[call-arg, arg-type]
+def _picks(cells: Cells, x: Any, items: list[int], shape: Any) -> Any:
+    """Elements of a vector by their numbers, as a vector of this shape: a node each."""
+    n = math.prod(x.shape)
+    flat = cells.as_class(x, cells.value_class((n,)))
+    rows = [cells.op("picked", flat, cells.one_hot(n, i % n)) for i in items]
+    if len(rows) == 1:
+        return cells.as_class(rows[0], cells.value_class(shape))
+    at = next(i for i, s in enumerate(shape) if s != 1)
+    return Concat(cells, tuple(rows), (at, len(shape) - 1 - at))
+
+
+@means("picked")
+def _picked(x, hot):
+    return elementwise("where", hot, x, 0.0).sum()
+
+
+def _along(x: Any, dim: int) -> bool:
+    """Whether a value is a vector along a dimension."""
+    return isinstance(x, Value) and bool(x.shape) and math.prod(x.shape) == x.shape[dim]
+
+
+def _ordered(kind: str) -> Any:
+    """`topk` or `sort` of a vector: the order is a decision, the values are its elements."""
+
+    def ordered(cells: Cells, x: Any, *args: Any, **kwargs: Any) -> Any:
+        dim = kwargs.get("dim", args[1] if kind == "topk" and len(args) > 1 else -1)
+        if not _along(x, dim):
+            return NotImplemented
+
+        def indices() -> Ints:
+            cells.waits()
+            numbers = real(x)
+            found = getattr(numbers, kind)(*args, **kwargs)[1]
+            weigh(numbers, dim, found.shape[dim] if kind == "topk" else 1)
+            return Ints(found.reshape(-1).tolist(), tuple(found.shape))
+
+        return Pair(kind, lambda pair: _picks(cells, x, pair[1].items, pair[1].shape), indices)
+
+    return ordered
+
+
+def _gather(cells: Cells, x: Any, dim: int, index: Any, **_: Any) -> Any:
+    """torch.gather of a vector, or along the rows of a stack."""
+    if isinstance(index, torch.Tensor):
+        index = Ints(index.reshape(-1).tolist(), tuple(index.shape))
+    if not isinstance(index, Ints):
+        return NotImplemented
+    if _along(x, dim):
+        return _picks(cells, x, index.items, index.shape)
+    if not isinstance(x, Stack) or x.k != 0 or len(x.shape_) != 2 or dim not in (1, -1):
+        return NotImplemented
+    n, m = index.shape
+    rows = [_picks(cells, x[r], index.items[r * m : (r + 1) * m], (m,)) for r in range(n)]
+    return Stack(cells, [row.value() if m > 1 else row for row in rows], (n, m), 0)
+
+
+def _cumsum(cells: Cells, x: Any, dim: int, dtype: Any = None) -> Any:
+    """torch.cumsum along the rows of a stack: a sum after the other."""
+    if not isinstance(x, Stack) or dim % len(x.shape_) != x.k:
+        return NotImplemented
+    return Stack(cells, list(accumulate(x.rows, lambda a, b: cells.op("add", a, b))), x.shape_, x.k)
+
+
+def _extreme(kind: str) -> Any:
+    """`max` or `min` along a dimension."""
+
+    def extreme(cells: Cells, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        if not isinstance(x, Value | StandIn) or type(dim) is not int:
+            return NotImplemented
+        return Pair(
+            kind,
+            lambda _: cells.op(f"a{kind}", x, dim, keepdim),
+            lambda: cells.op(f"arg{kind}", x, dim, keepdim),
+        )
+
+    return extreme
+
+
+def _asked(name: str) -> Any:
+    """What asks for numbers, and has no gradient."""
+
+    def asked(cells: Cells, x: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(x, Value | StandIn):
+            return NotImplemented
+        if name == "argmax" and isinstance(x, Value):
+            return x.argmax(*args, **kwargs)
+        cells.waits()
+        numbers = real(x)
+        if name == "argmax":
+            weigh(numbers, args[0] if args else kwargs.get("dim"))
+        return as_stand_in(getattr(torch, name)(numbers, *map(plain, args), **kwargs))
+
+    return asked
 
 
 def _detach(cells: Cells, x: Any) -> Any:
@@ -113,10 +220,6 @@ def _embedding(
     if isinstance(index, Ints) and len(index.items) == 1 and not args and not any(kwargs.values()):
         return cells.rows_of(weight, (*index.shape_, weight.shape[1]))[index.items[0]]
     return NotImplemented
-
-
-def _topk(cells: Cells, x: Any, *args: Any, **kwargs: Any) -> Any:
-    return x.topk(*args, **kwargs) if isinstance(x, Value) else NotImplemented  # type: ignore[attr-defined]
 
 
 @means("picked_loss")
@@ -160,8 +263,11 @@ def _compared(how: str) -> Any:
 
 
 DIRECT.update({how: _compared(how) for how in COMPARISONS})
-DIRECT.update(cross_entropy=_class_loss(False), nll_loss=_class_loss(True))
+DIRECT.update({kind: _extreme(kind) for kind in ("max", "min")})
+DIRECT.update({kind: _ordered(kind) for kind in ("topk", "sort")})
+DIRECT.update({name: _asked(name) for name in ASKING})
 DIRECT.update(
-    argmax=_argmax, cat=_cat, concat=_cat, detach=_detach, embedding=_embedding, max=_max, stack=_stack,
-    topk=_topk, zeros_like=_zeros_like,
+    __getitem__=_element, cat=_cat, concat=_cat, cross_entropy=_class_loss(False), cumsum=_cumsum,
+    detach=_detach, embedding=_embedding, gather=_gather, nll_loss=_class_loss(True), stack=_stack,
+    zeros_like=_zeros_like,
 )  # fmt: skip

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 
 from abw.core.program.recording.values import KINDS, Value
-from abw.torch.tracing.trace import DECIDING, MEANINGS, CannotTrace, base_name, sizes_of
+from abw.torch.tracing.symbols import ARITHMETIC, COMPARISONS, CannotTrace, TensorLike, operators, sizes_of
+from abw.torch.tracing.trace import DECIDING, MEANINGS, base_name
 
 # The cells of the models that are being recorded, the innermost last.
 RECORDING: list[Any] = []
-ARITHMETIC = [f"{r}{n}" for n in ("add", "sub", "mul", "truediv", "matmul") for r in ("", "r")]
-ARITHMETIC += ["neg", "pow"]
-INPLACE = ["add", "sub", "mul", "truediv"]
-COMPARISONS = ["lt", "le", "gt", "ge", "eq", "ne"]
+# What is told how near decisions are to going the other way: `note(margin, size of the numbers)`.
+WEIGHING: list[Any] = []
+# Methods that give a tensor another shape.
+VIEWS = ("view", "reshape", "squeeze", "unsqueeze", "flatten")
 
 
 def operator(name: str) -> Any:
@@ -32,42 +34,25 @@ def attribute(self: Any, name: str) -> Any:
             return lambda *args, **kwargs: cells.write(self, cells.op(base, self, *args, **kwargs))
         return lambda *args, **kwargs: cells.op(name, self, *args, **kwargs)
     if base in DECIDING or (hasattr(torch.Tensor, name) and callable(getattr(torch.Tensor, name))):
-        return lambda *args, **kwargs: cells.by_torch(name, (self, *args), kwargs)
+        return lambda *args, **kwargs: cells.op(name, self, *args, **kwargs)
     raise AttributeError(f"a tensor has no attribute '{name}' while it is recorded")
 
 
-class StandIn:
-    """What stands for a tensor of floats, besides `Value`."""
+@cache
+def shape_after(name: str, shape: tuple[int, ...], *args: Any) -> tuple[int, ...]:
+    """The shape that a method of `VIEWS` gives a tensor of a shape. Errors: those of PyTorch."""
+    return tuple(getattr(torch.empty(shape), name)(*args).shape)
+
+
+class StandIn(TensorLike):
+    """What stands for a tensor of floats: `Stack` and `Concat`. Classes of values get the same methods."""
 
     __slots__ = ()
-    dtype, device, grad_fn = torch.float32, torch.device("cpu"), None
-    requires_grad = is_cuda = False
     cells: Any
-    shape_: tuple[int, ...]
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         return torch_function(func, args, kwargs or {})
-
-    @property
-    def shape(self) -> torch.Size:
-        return torch.Size(self.shape_)
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape_)
-
-    def size(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape_[dim]
-
-    def dim(self) -> int:
-        return len(self.shape_)
-
-    def numel(self) -> int:
-        return math.prod(self.shape_)
-
-    def __len__(self) -> int:
-        return self.shape_[0]
 
     def item(self) -> float:
         return float(real(self))
@@ -75,21 +60,39 @@ class StandIn:
     def tolist(self) -> Any:
         return real(self).tolist()
 
-    def numpy(self) -> Any:
+    def numpy(self, **_: Any) -> Any:
+        return real(self).numpy()
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
         return real(self).numpy()
 
     def __float__(self) -> float:
-        return self.item()
+        return float(real(self))
+
+    def __int__(self) -> int:
+        return int(real(self))
 
     def __bool__(self) -> bool:
         return bool(real(self))
 
+    def __index__(self) -> int:
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self[i] for i in range(len(self))])
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.cells.op("__getitem__", self, key)
+
+    @property
+    def T(self) -> Any:  # noqa: N802
+        return self.cells.op("t", self)
+
     __getattr__ = attribute
-    __hash__ = object.__hash__
 
 
-for _n in (*ARITHMETIC, *COMPARISONS):
-    setattr(StandIn, f"__{_n}__", operator(f"__{_n}__"))
+operators(StandIn, ("neg", "abs", "pow", "rpow", *COMPARISONS), operator)
+operators(StandIn, ARITHMETIC[:5], operator, ("", "r"))
 
 
 class Stack(StandIn):
@@ -102,6 +105,12 @@ class Stack(StandIn):
         self.cells, self.rows, self.shape_, self.k = cells, rows, shape, k
         self._class: Any = None
         self.fresh = False
+
+    def real(self) -> torch.Tensor:
+        """The numbers: waits for them."""
+        rows = [real(row).reshape(-1) for row in self.rows]
+        shape = [len(rows), *[s for i, s in enumerate(self.shape_) if i != self.k]]
+        return torch.stack(rows).view(shape).movedim(0, self.k)
 
     def _row(self, i: int) -> Any:
         """Row i, without dimension k."""
@@ -117,9 +126,7 @@ class Stack(StandIn):
         return Stack(self.cells, rows, shape, self.k) if rows else None
 
     def __iter__(self) -> Iterator[Any]:
-        if self.k == 0:
-            return iter([self._row(i) for i in range(len(self.rows))])
-        return iter([self[i] for i in range(self.shape_[0])])
+        return iter([self._row(i) for i in range(len(self.rows))]) if self.k == 0 else super().__iter__()
 
     def __getitem__(self, key: Any) -> Any:
         keys = key if type(key) is tuple else (key,)
@@ -178,7 +185,7 @@ class Concat(StandIn):
         self._value: Any = None
 
     @property
-    def shape_(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape_(self) -> tuple[int, ...]:
         before, behind = self.ends
         return (1,) * before + (sum([math.prod(p.shape) for p in self.parts]),) + (1,) * behind
 
@@ -188,18 +195,16 @@ class Concat(StandIn):
             self._value = self.cells.op("copied", self)
         return self._value
 
-    def __getitem__(self, key: Any) -> Any:
-        return self.cells.op("__getitem__", self, key)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter([self[i] for i in range(self.shape_[0])])
+    def real(self) -> torch.Tensor:
+        """The numbers: waits for them."""
+        return real(self.value())
 
 
-class Ints:
+class Ints(TensorLike):
     """Whole numbers as a tensor; `items` are its elements, row after row."""
 
     __slots__ = ("items", "shape_")
-    dtype, device, requires_grad, is_cuda = torch.int64, torch.device("cpu"), False, False
+    dtype = torch.int64
 
     def __init__(self, items: list[int], shape: Sequence[int]) -> None:
         self.items, self.shape_ = items, tuple(shape)
@@ -212,26 +217,11 @@ class Ints:
         """As a tensor of PyTorch's."""
         return torch.tensor(self.items, dtype=torch.int64).view(self.shape_)
 
-    @property
-    def shape(self) -> torch.Size:
-        return torch.Size(self.shape_)
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape_)
+    real = tensor
 
     @property
     def data(self) -> Ints:
         return self
-
-    def size(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape_[dim]
-
-    def dim(self) -> int:
-        return len(self.shape_)
-
-    def numel(self) -> int:
-        return len(self.items)
 
     def item(self) -> int:
         if len(self.items) != 1:
@@ -240,19 +230,6 @@ class Ints:
 
     def tolist(self) -> Any:
         return self.tensor().tolist()
-
-    def view(self, *shape: Any) -> Ints:
-        return Ints(self.items, tuple(torch.empty(self.shape_).view(*shape).shape))
-
-    reshape = view
-
-    def unsqueeze(self, dim: int) -> Ints:
-        d = dim % (len(self.shape_) + 1)
-        return Ints(self.items, (*self.shape_[:d], 1, *self.shape_[d:]))
-
-    def squeeze(self, dim: int | None = None) -> Ints:
-        dims = range(len(self.shape_)) if dim is None else [dim % len(self.shape_)]
-        return Ints(self.items, [s for i, s in enumerate(self.shape_) if not (i in dims and s == 1)])
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         wanted = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.dtype)]
@@ -274,9 +251,6 @@ class Ints:
     def __bool__(self) -> bool:
         return bool(self.item())
 
-    def __len__(self) -> Any:
-        return self.shape_[0]
-
     def __getitem__(self, key: Any) -> Any:
         found = self.tensor()[key.tensor() if isinstance(key, Ints) else key]
         return Ints(found.reshape(-1).tolist(), tuple(found.shape))
@@ -289,15 +263,15 @@ class Ints:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return lambda *args, **kwargs: _ints(getattr(self.tensor(), name)(*map(plain, args), **kwargs))
-
-    __hash__ = object.__hash__
+        if name in VIEWS:
+            return lambda *args: Ints(self.items, shape_after(name, self.shape_, *args))
+        return lambda *args, **kwargs: as_stand_in(getattr(self.tensor(), name)(*map(plain, args), **kwargs))
 
     def __repr__(self) -> str:
         return f"Ints{self.items}"
 
 
-def _ints(found: Any) -> Any:
+def as_stand_in(found: Any) -> Any:
     """A tensor of whole numbers as `Ints`."""
     if isinstance(found, torch.Tensor) and found.dtype == torch.int64:
         return Ints(found.reshape(-1).tolist(), tuple(found.shape))
@@ -313,127 +287,13 @@ def _ints_operator(name: str) -> Any:
                 return found
             if type(found) is int:
                 return Ints([found], self.shape_)
-        return _ints(getattr(self.tensor(), name)(*others))
+        return as_stand_in(getattr(self.tensor(), name)(*others))
 
     return apply
 
 
-for _n in (*ARITHMETIC, *COMPARISONS, "floordiv", "mod"):
-    setattr(Ints, f"__{_n}__", _ints_operator(f"__{_n}__"))
-
-
-class Comparison:
-    """A value compared with a number: a decision when it is asked, a tensor of 0 and 1 elsewhere."""
-
-    __slots__ = ("how", "limit", "value")
-    dtype = torch.bool
-
-    def __init__(self, value: Value, how: str, limit: float) -> None:
-        self.value, self.how, self.limit = value, how, limit
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        return torch_function(func, args, kwargs or {})
-
-    @property
-    def shape(self) -> Any:
-        return self.value.shape
-
-    def tensor(self) -> Any:
-        """1 where it holds, else 0."""
-        return self.value.cells.op(f"__{self.how}__", self.value, self.limit)  # type: ignore[attr-defined]
-
-    float = tensor
-
-    def _real(self) -> torch.Tensor:
-        found: torch.Tensor = getattr(real(self.value), self.how)(self.limit)
-        return found
-
-    def item(self) -> bool:
-        return bool(self)
-
-    def any(self, *dims: Any) -> Any:
-        return self if not dims and self.value.shape.numel() == 1 else self._real().any(*dims)  # type: ignore[attr-defined]
-
-    def all(self, *dims: Any) -> Any:
-        return self if not dims and self.value.shape.numel() == 1 else self._real().all(*dims)  # type: ignore[attr-defined]
-
-    def __bool__(self) -> bool:
-        value: Any = self.value
-        if self.how in ("eq", "ne") or math.prod(value.shape) != 1:
-            return bool(self._real())
-        value.cells.waits()
-        limit = np.float32(self.limit)  # as PyTorch compares
-        below = float(np.nextafter(limit, np.float32(-np.inf)))
-        at, turned = {
-            "gt": (float(limit), False), "ge": (below, False), "le": (float(limit), True), "lt": (below, True)
-        }[self.how]  # fmt: skip
-        return bool(value.above(at)) != turned
-
-    def __and__(self, other: Any) -> Comparison:
-        return Comparison(self.tensor() * other.float(), "gt", 0.5)
-
-    def __or__(self, other: Any) -> Comparison:
-        return Comparison(self.tensor() + other.float(), "gt", 0.5)
-
-    def __invert__(self) -> Comparison:
-        return Comparison(self.tensor(), "lt", 0.5)
-
-    __rand__, __ror__ = __and__, __or__
-
-    def __int__(self) -> int:
-        return int(bool(self))
-
-    def __float__(self) -> Any:
-        return float(int(self))
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.tensor(), name)
-
-
-for _n in ARITHMETIC:
-    setattr(Comparison, f"__{_n}__", lambda self, *args, _n=_n: getattr(self.tensor(), f"__{_n}__")(*args))
-
-
-class Maximum:
-    """`torch.max(value, dim)`: the values are computed, the indices are a decision."""
-
-    __slots__ = ("dim", "keepdim", "value")
-
-    def __init__(self, value: Any, dim: int, keepdim: bool) -> None:
-        self.value, self.dim, self.keepdim = value, dim, keepdim
-
-    @property
-    def values(self) -> Any:
-        return self.value.cells.op("amax", self.value, self.dim, self.keepdim)
-
-    @property
-    def indices(self) -> Any:
-        return self.value.argmax(self.dim, self.keepdim)
-
-    def __getitem__(self, i: int) -> Any:
-        return self.values if i in (0, -2) else self.indices
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter((self.values, _Argmax(self)))
-
-
-class _Argmax(Ints):
-    """The indices of a `Maximum`, asked for when they are used."""
-
-    __slots__ = ("_of",)
-
-    def __init__(self, of: Maximum) -> None:
-        self._of: Any = of
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("items", "shape_"):
-            found = self._of.indices
-            self.items, self.shape_ = found.items, found.shape_
-            return getattr(self, name)
-        return super().__getattr__(name)
+operators(Ints, ("neg", "mod", *COMPARISONS), _ints_operator)
+operators(Ints, ARITHMETIC, _ints_operator, ("", "r"))
 
 
 def real(x: Any) -> torch.Tensor:
@@ -442,24 +302,13 @@ def real(x: Any) -> torch.Tensor:
         made: Any = x
         made.cells.waits()
         return torch.from_numpy(np.array(x.value(), np.float32)).view(made.shape)
-    if isinstance(x, Stack):
-        rows = [real(row).reshape(-1) for row in x.rows]
-        shape = [len(rows), *[s for i, s in enumerate(x.shape_) if i != x.k]]
-        return torch.stack(rows).view(shape).movedim(0, x.k)
-    if isinstance(x, Concat):
-        return real(x.value())
-    if isinstance(x, Comparison):
-        return x._real()
-    assert isinstance(x, Ints)
-    return x.tensor()
-
-
-STAND_INS = (Value, Stack, Concat, Comparison)
+    found: torch.Tensor = x.real()
+    return found
 
 
 def plain(x: Any) -> Any:
     """Arguments with PyTorch's tensors in the place of what stands for them."""
-    if isinstance(x, (*STAND_INS, Ints)):
+    if isinstance(x, Value | StandIn | Ints):
         return real(x)
     if type(x) in (list, tuple):
         return type(x)(plain(y) for y in x)
@@ -471,8 +320,6 @@ def cells_of(args: Any) -> Any:
     for a in args:
         if isinstance(a, Value | StandIn):
             return a.cells  # type: ignore[union-attr]
-        if isinstance(a, Comparison):
-            return a.value.cells  # type: ignore[attr-defined]
         if isinstance(a, list | tuple):
             found = cells_of(a)
             if found is not None:
@@ -488,10 +335,9 @@ def torch_function(func: Any, args: Any, kwargs: Any) -> Any:
             cells = RECORDING[-1] if RECORDING else None
         if cells is None:
             found = func(*[plain(a) for a in args], **{k: plain(v) for k, v in kwargs.items()})
-            return _ints(found)
+            return as_stand_in(found)
     name = getattr(func, "__name__", str(func))
     base = base_name(name)
-    args = [a.tensor() if isinstance(a, Comparison) else a for a in args]
     if base != name or kwargs.get("inplace"):
         kwargs = {k: v for k, v in kwargs.items() if k != "inplace"}
         return cells.write(args[0], cells.op(base, *args, **kwargs))

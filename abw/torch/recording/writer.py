@@ -15,18 +15,8 @@ from abw.torch.recording.cells import MismatchError
 from abw.torch.recording.standins import Concat, Ints, Stack
 from abw.torch.tracing.products import MaxPair
 from abw.torch.tracing.stages import Reduction, Step, stages
-from abw.torch.tracing.trace import (
-    FIRST,
-    CannotTrace,
-    Index,
-    Indices,
-    K,
-    NeedsFixed,
-    Trace,
-    Traced,
-    TracedList,
-    numel,
-)
+from abw.torch.tracing.symbols import CannotTrace, Index, K, NeedsFixed, numel
+from abw.torch.tracing.trace import FIRST, Indices, Trace, Traced, TracedList
 
 Function = Callable[..., Any]
 

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from abw.torch.tracing import products, shaping  # register what PyTorch's operations mean
+from abw.torch.tracing import layers  # registers what PyTorch's operations mean
 from abw.torch.tracing.trace import MEANINGS
 
-assert products and shaping
+assert layers
 
 # Methods that only change a tensor's shape, or nothing, and that other classes have, too.
 WEAK = {

@@ -11,20 +11,12 @@ import torch
 
 from abw.core.program.recording.values import Value
 from abw.torch.recording.cells import Cells, is_vector
+from abw.torch.recording.decisions import Comparison
 from abw.torch.recording.regions import Region
-from abw.torch.recording.standins import Comparison, Concat, Ints, Stack, as_ints, plain
+from abw.torch.recording.standins import Concat, Ints, Stack, as_ints, plain
 from abw.torch.rewriting.forms import CONTAINERS, changed_attributes, keeps_state
-from abw.torch.tracing.trace import (
-    MEANINGS,
-    CannotTrace,
-    Index,
-    Indices,
-    K,
-    NeedsConstant,
-    Traced,
-    TracedList,
-    sizes_of,
-)
+from abw.torch.tracing.symbols import CannotTrace, Index, K, NeedsConstant, sizes_of
+from abw.torch.tracing.trace import MEANINGS, Indices, Traced, TracedList
 
 
 class Shadow:

@@ -1,4 +1,8 @@
-"""What PyTorch's element-wise operations and activations mean in cells."""
+"""What PyTorch's element-wise operations, activations and losses mean in cells.
+
+`ELEMENTS` has those that are an operation of cells. All others are written with simpler ones of PyTorch's, as
+one would write them for tensors.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +12,23 @@ from typing import Any
 import torch
 
 from abw.core.spec.cells.builder import Number
-from abw.torch.tracing.trace import (
-    MEANINGS,
-    CannotTrace,
-    K,
-    NeedsFixed,
-    Traced,
-    core,
-    means,
-    trace_of,
-    traced,
-)
+from abw.torch.tracing.shaping import cat, narrow
+from abw.torch.tracing.symbols import COMPARISONS, CannotTrace, K, NeedsFixed, axis, core, sizes_of
+from abw.torch.tracing.trace import Traced, means, trace_of, traced, views
 
 # What stands for minus infinity in `masked_fill`: cells have finite numbers.
 LEAST = -3e38
+# Operations of cells, and PyTorch's names of them.
+ELEMENTS = {
+    "add": "add __add__", "sub": "sub subtract __sub__", "mul": "mul multiply __mul__",
+    "div": "div divide true_divide __truediv__ __div__", "maximum": "maximum fmax", "minimum": "minimum fmin",
+    "where": "where", "lt": "lt less __lt__", "le": "le less_equal __le__", "gt": "gt greater __gt__",
+    "ge": "ge greater_equal __ge__", "eq": "eq __eq__", "ne": "ne not_equal __ne__",
+    "abs": "abs absolute __abs__", "exp": "exp", "log": "log", "neg": "neg negative __neg__", "relu": "relu",
+    "rsqrt": "rsqrt", "sigmoid": "sigmoid", "silu": "silu", "sqrt": "sqrt", "square": "square",
+    "tanh": "tanh", "erf": "erf special_erf", "sin": "sin", "cos": "cos", "floor": "floor", "ceil": "ceil",
+    "round": "round", "sign": "sign sgn",
+}  # fmt: skip
 
 
 def broadcast(a: Any, b: Any) -> tuple[Any, ...]:
@@ -42,7 +49,7 @@ def broadcast(a: Any, b: Any) -> tuple[Any, ...]:
     return tuple(out)
 
 
-def elementwise(name: str, *args: Any) -> Traced:
+def elementwise(name: str, *args: Any) -> Any:
     """An operation element by element; its arguments broadcast as PyTorch's do."""
     trace = trace_of(*args)
     assert trace is not None
@@ -50,122 +57,95 @@ def elementwise(name: str, *args: Any) -> Traced:
     shape = given[0].shape_
     for one in given[1:]:
         shape = broadcast(shape, one.shape_)
-    target = core(shape)
-    if all(isinstance(one.v, Number) for one in given):
-        return Traced(trace, trace.apply(name, *(one.v for one in given)), shape)
-    operands = [one.v for one in given]
-    if len(target) == 2:
-        places = [i for i, d in enumerate(shape) if d is not K and d != 1]
-        for i, one in enumerate(given):
-            if not isinstance(one.v, Number):
-                padded = (1,) * (len(shape) - len(one.shape_)) + one.shape_
-                pair = tuple(padded[p] for p in places)
-                operands[i] = trace.shaped(one.v, pair) if pair[1] == 1 else one.v
-    made = trace.apply(name, *operands)
-    if made.shape != target:  # a number that is to be as wide as the result
-        operands = [
-            trace.value(Traced(trace, one.v, shape)) if isinstance(one.v, Number) else operand
-            for one, operand in zip(given, operands, strict=True)
-        ]
-        made = trace.apply(name, *operands)
+    made, target = trace.apply(name, *(_fitted(one, shape) for one in given)), core(shape)
+    if not isinstance(made, Number) and made.shape != target:  # a number is to be as wide as the result
+        whole = [Traced(trace, one.v, shape) if isinstance(one.v, Number) else one for one in given]
+        made = trace.apply(name, *(_fitted(one, shape, trace.value(one)) for one in whole))
         if made.shape != target:
             raise CannotTrace(f"{name} of shapes {[list(one.shape_) for one in given]}")
-    return Traced(trace, made, shape)
+    found = Traced(trace, made, shape)
+    found.boolean = name in COMPARISONS
+    return found
 
 
-def _binary(name: str, names: str, turned: str = "", inplace: str = "") -> None:
-    def plain(x: Any, y: Any, *, alpha: float = 1, rounding_mode: str | None = None) -> Traced:
-        if rounding_mode is not None:
+def _fitted(x: Traced, shape: Any, v: Any = None) -> Any:
+    """An argument's value as cells broadcast it: a number, a row, a column, or all of the result's matrix."""
+    v = x.v if v is None else v
+    places = [i for i, s in enumerate(shape) if s is not K and s != 1]
+    if isinstance(v, Number) or len(places) < 2:
+        return v
+    own = (1,) * (len(shape) - len(x.shape_)) + x.shape_
+    rows = [i for i in places[:-1] if own[i] != 1]
+    if rows and len(rows) < len(places) - 1:  # along some of the dimensions that are rows of the matrix
+        whole = Traced(x.trace, v, own)
+        for i in set(places[:-1]) - set(rows):
+            whole = cat([whole] * shape[i], i)
+        v = whole.v
+    if own[places[-1]] != 1:
+        return v
+    return x.trace.shaped(v, (math.prod(shape[i] for i in places[:-1]) if rows else 1, 1))
+
+
+def _element(op: str) -> Any:
+    def apply(*args: Any, alpha: float = 1, rounding_mode: str | None = None) -> Any:
+        if alpha != 1:
+            args = (args[0], elementwise("mul", args[1], alpha))
+        if rounding_mode not in (None, "floor"):
             raise CannotTrace(f"div with rounding_mode {rounding_mode!r}")
-        return elementwise(name, x, elementwise("mul", y, alpha) if alpha != 1 else y)
+        found = elementwise(op, *args)
+        return found if rounding_mode is None else elementwise("floor", found)
 
-    MEANINGS.update(dict.fromkeys(names.split(), plain))
-    MEANINGS.update(dict.fromkeys(turned.split(), lambda x, y: elementwise(name, y, x)))
-    MEANINGS.update(dict.fromkeys(inplace.split(), lambda x, y: x.write(plain(x, y))))
-
-
-_binary("add", "add __add__", "__radd__", "__iadd__")
-_binary("sub", "sub subtract __sub__", "__rsub__ rsub", "__isub__")
-_binary("mul", "mul multiply __mul__", "__rmul__", "__imul__")
-_binary("div", "div divide true_divide __truediv__", "__rtruediv__ __rdiv__", "__itruediv__")
-_binary("maximum", "maximum fmax")
-_binary("minimum", "minimum fmin")
+    return apply
 
 
-def _compare(name: str) -> Any:
-    def compare(x: Any, y: Any) -> Traced:
-        found = elementwise(name, x, y)
-        found.boolean = True
-        return found
+for _op, _names in ELEMENTS.items():
+    means(*_names.split())(_element(_op))
 
-    return compare
-
-
-for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    means(_name, f"__{_name}__")(_compare(_name))
+means("floor_divide", "__floordiv__")(lambda x, y: elementwise("floor", elementwise("div", x, y)))
+means("logical_and", "bitwise_and", "__and__")(lambda x, y: flags(elementwise("mul", x, y), x, y))
+means("logical_or", "bitwise_or", "__or__")(lambda x, y: flags(elementwise("maximum", x, y), x, y))
+means("logical_not", "bitwise_not", "__invert__")(lambda x: flags(elementwise("sub", 1.0, x), x))
 
 
-def _unary(op: str) -> Any:
-    return lambda x: elementwise(op, x)
-
-
-UNARY = {
-    "abs": "abs absolute __abs__", "exp": "exp", "log": "log", "neg": "neg negative __neg__", "relu": "relu",
-    "rsqrt": "rsqrt", "sigmoid": "sigmoid", "silu": "silu", "sqrt": "sqrt", "square": "square",
-    "tanh": "tanh", "erf": "erf special_erf", "sin": "sin", "cos": "cos", "floor": "floor", "ceil": "ceil",
-    "round": "round", "sign": "sign",
-}  # fmt: skip
-for _name, _names in UNARY.items():
-    means(*_names.split())(_unary(_name))
+def flags(found: Traced, *of: Any) -> Traced:
+    """What is made of booleans as booleans. Errors: CannotTrace for anything else."""
+    if not all(one.dtype is torch.bool for one in of):
+        raise CannotTrace("a logical operation on numbers")
+    found.boolean = True
+    return found
 
 
 @means("gelu")
 def _gelu(x, approximate="none"):
     if approximate == "none":
         return elementwise("gelu", x)
-    cubic = elementwise(
-        "add", x, elementwise("mul", elementwise("mul", elementwise("square", x), x), 0.044715)
-    )
-    inner = elementwise("tanh", elementwise("mul", cubic, math.sqrt(2 / math.pi)))
-    return elementwise("mul", elementwise("mul", x, 0.5), elementwise("add", inner, 1.0))
+    inner = ((x + x.square() * x * 0.044715) * math.sqrt(2 / math.pi)).tanh()
+    return x * 0.5 * (inner + 1.0)
 
 
-@means("leaky_relu")
-def _leaky_relu(x, negative_slope=0.01):
-    return elementwise("leaky_relu", x, negative_slope)
-
-
-@means("prelu")
-def _prelu(x, weight):
-    below = elementwise("mul", elementwise("minimum", x, 0.0), traced(x.trace, weight))
-    return elementwise("add", elementwise("relu", x), below)
-
-
-@means("elu")
-def _elu(x, alpha=1.0):
-    return elementwise("elu", x, alpha)
+means("leaky_relu")(lambda x, negative_slope=0.01: elementwise("leaky_relu", x, negative_slope))
+means("elu")(lambda x, alpha=1.0: elementwise("elu", x, alpha))
+means("selu")(lambda x: elementwise("elu", x, 1.6732632423543772) * 1.0507009873554805)
+means("prelu")(lambda x, weight: x.relu() + x.clamp(max=0.0) * weight)
+means("hardtanh")(lambda x, min_val=-1.0, max_val=1.0: x.clamp(min_val, max_val))
+means("relu6")(lambda x: x.clamp(0.0, 6.0))
+means("hardsigmoid")(lambda x: (x + 3.0).clamp(0.0, 6.0) / 6.0)
+means("hardswish")(lambda x: x * (x + 3.0).clamp(0.0, 6.0) / 6.0)
+means("mish")(lambda x: x * elementwise("softplus", x).tanh())
+means("logsigmoid")(lambda x: -elementwise("softplus", -x))
+means("log2")(lambda x: x.log() * (1 / math.log(2)))
+means("log10")(lambda x: x.log() * (1 / math.log(10)))
+means("reciprocal")(lambda x: elementwise("div", 1.0, x))
+means("trunc", "fix")(lambda x: x.sign() * x.abs().floor())
+means("lerp")(lambda x, y, weight: x + (y - x) * weight)
+means("addcmul")(lambda x, a, b, value=1: x + a * b * value)
+means("addcdiv")(lambda x, a, b, value=1: x + a / b * value)
+means("masked_fill")(lambda x, mask, value: elementwise("where", mask, max(float(value), LEAST), x))
 
 
 @means("softplus")
 def _softplus(x, beta=1, threshold=20):
-    if beta == 1:
-        return elementwise("softplus", x)
-    return elementwise("div", elementwise("softplus", elementwise("mul", x, beta)), beta)
-
-
-@means("logsigmoid")
-def _logsigmoid(x):
-    return elementwise("neg", elementwise("softplus", elementwise("neg", x)))
-
-
-@means("hardtanh")
-def _hardtanh(x, min_val=-1.0, max_val=1.0):
-    return elementwise("minimum", elementwise("maximum", x, min_val), max_val)
-
-
-@means("relu6")
-def _relu6(x):
-    return _hardtanh(x, 0.0, 6.0)
+    return elementwise("softplus", x) if beta == 1 else elementwise("softplus", x * beta) / beta
 
 
 @means("clamp", "clip")
@@ -175,14 +155,8 @@ def _clamp(x, min=None, max=None):
     return x if max is None else elementwise("minimum", x, max)
 
 
-@means("clamp_min")
-def _clamp_min(x, min):
-    return elementwise("maximum", x, min)
-
-
-@means("reciprocal")
-def _reciprocal(x):
-    return elementwise("div", 1.0, x)
+means("clamp_min")(lambda x, min: _clamp(x, min))
+means("clamp_max")(lambda x, max: _clamp(x, None, max))
 
 
 @means("pow", "__pow__")
@@ -194,66 +168,37 @@ def _pow(x, y):
         if y == int(y) and 0 < y <= 8:
             made = x
             for _ in range(int(y) - 1):
-                made = elementwise("mul", made, x)
+                made = made * x
             return made
     return elementwise("pow", x, y)
 
 
-@means("__rpow__")
-def _rpow(x, y):
-    return elementwise("pow", y, x)
-
-
-@means("where")
-def _where(condition, x, y):
-    return elementwise("where", condition, x, y)
-
-
-@means("masked_fill")
-def _masked_fill(x, mask, value):
-    return elementwise("where", mask, max(float(value), LEAST), x)
-
-
 @means("glu")
 def _glu(x, dim=-1):
-    d = dim % len(x.shape_)
+    d = axis(dim, len(x.shape_))
     whole = x.shape_[d]
     if whole is K or whole % 2:
         raise CannotTrace("glu of an odd number of elements")
-    halves = [MEANINGS["narrow"](x, d, at, whole // 2) for at in (0, whole // 2)]
-    return elementwise("mul", halves[0], elementwise("sigmoid", halves[1]))
+    return narrow(x, d, 0, whole // 2) * narrow(x, d, whole // 2, whole // 2).sigmoid()
 
 
-def _loss(of: str) -> Any:
-    def loss(x, y, size_average=None, reduce=None, reduction="mean", weight=None):
-        if reduction not in ("mean", "sum", "none") or weight is not None:
-            raise CannotTrace("a loss with weights")
-        apart = elementwise(of, elementwise("sub", x, y))
-        return apart if reduction == "none" else MEANINGS[reduction](apart)
+def _loss(of: Any) -> Any:
+    """A loss of each element; weights are refused."""
+
+    def loss(x, y, *given, reduction="mean", **others):
+        if reduction not in ("mean", "sum", "none") or {*given, *others.values()} - {None}:
+            raise CannotTrace("a loss with weights or other options")
+        apart = of(x, y)
+        return apart if reduction == "none" else getattr(apart, reduction)()
 
     return loss
 
 
-means("mse_loss")(_loss("square"))
-means("l1_loss")(_loss("abs"))
-
-
-@means("binary_cross_entropy_with_logits")
-def _logit_loss(x, y, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None):
-    if weight is not None or pos_weight is not None or reduction not in ("mean", "sum", "none"):
-        raise CannotTrace("a loss with weights")
-    apart = elementwise("sub", elementwise("softplus", x), elementwise("mul", x, y))
-    return apart if reduction == "none" else MEANINGS[reduction](apart)
-
-
-@means("lerp")
-def _lerp(x, y, weight):
-    return elementwise("add", x, elementwise("mul", elementwise("sub", y, x), weight))
-
-
-@means("addcmul")
-def _addcmul(x, a, b, value=1):
-    return elementwise("add", x, elementwise("mul", elementwise("mul", a, b), value))
+means("mse_loss")(_loss(lambda x, y: elementwise("square", elementwise("sub", x, y))))
+means("l1_loss")(_loss(lambda x, y: elementwise("abs", elementwise("sub", x, y))))
+means("binary_cross_entropy_with_logits")(
+    _loss(lambda x, y: elementwise("softplus", x) - elementwise("mul", x, y))
+)
 
 
 @means("dropout")
@@ -261,41 +206,28 @@ def _dropout(x, p=0.5, training=True):
     """In training the mask is an input, drawn as PyTorch draws it."""
     if not training or p == 0:
         return x
-    return elementwise("mul", x, x.trace.input(x.shape_, ("mask", float(p)), row=K in x.shape_))
+    return x * x.trace.input(x.shape_, ("mask", float(p)), row=K in x.shape_)
 
 
-@means(
-    "contiguous",
-    "detach_",
-    "to",
-    "float",
-    "cpu",
-    "cuda",
-    "requires_grad_",
-    "type",
-    "type_as",
-    "double",
-    "half",
-)
+@means("contiguous", "detach_", "to", "float", "cpu", "cuda", "requires_grad_", "type", "type_as")
 def _same(x, *args, **kwargs):
     wanted = next((a for a in (*args, *kwargs.values()) if isinstance(a, torch.dtype)), torch.float32)
     if wanted is not torch.float32:
         raise CannotTrace(f"a tensor is converted to {wanted}")
-    return x
+    return x if not x.boolean else Traced(x.trace, x.v, x.shape_)
 
 
-def _copied(x: Traced) -> Traced:
-    return Traced(x.trace, x.v, x.shape_)
+means("clone", "alias", "identity")(lambda x, **_: Traced(x.trace, x.v, x.shape_))
 
 
-@means("clone", "alias", "identity")
-def _clone(x, **_):
-    return _copied(x)
-
-
-@means("double", "half", "bfloat16", "bool", "long", "int")
+@means("double", "half", "bfloat16", "long", "int")
 def _converted(x, **_):
     raise CannotTrace("a tensor is converted to another type than float32")
+
+
+@means("bool")
+def _bool(x):
+    return elementwise("ne", x, 0.0)
 
 
 @means("detach")
@@ -303,74 +235,52 @@ def _detach(x):
     raise CannotTrace("detach cuts gradients inside a cell")
 
 
-@means("zeros_like")
-def _zeros_like(x, **_):
-    return Traced(x.trace, Number(0.0), x.shape_)
+def _filled(x: Traced, value: float, shape: Any = None) -> Traced:
+    return Traced(x.trace, Number(float(value)), x.shape_ if shape is None else shape)
 
 
-@means("ones_like")
-def _ones_like(x, **_):
-    return Traced(x.trace, Number(1.0), x.shape_)
+means("zeros_like")(lambda x, **_: _filled(x, 0.0))
+means("ones_like")(lambda x, **_: _filled(x, 1.0))
+means("full_like")(lambda x, value, **_: _filled(x, value))
+means("new_zeros")(lambda x, *shape, **_: _filled(x, 0.0, sizes_of(shape)))
+means("new_ones")(lambda x, *shape, **_: _filled(x, 1.0, sizes_of(shape)))
+means("is_floating_point")(lambda x: not x.boolean)
+means("is_complex")(lambda x: False)
 
 
-@means("full_like")
-def _full_like(x, value, **_):
-    return Traced(x.trace, Number(float(value)), x.shape_)
-
-
-@means("new_zeros")
-def _new_zeros(x, *shape, **_):
-    from abw.torch.tracing.trace import sizes_of
-
-    return Traced(x.trace, Number(0.0), sizes_of(shape))
-
-
-@means("numel")
+@means("numel", "nelement")
 def _numel(x):
     if K in x.shape_:
         raise NeedsFixed("the number of elements of a list")
     return math.prod(x.shape_)
 
 
-@means("is_floating_point")
-def _is_floating_point(x):
-    return True
+@views("expand")
+def expand(x, *shape, implicit=False):
+    """`Tensor.expand`."""
+    sizes = sizes_of(shape)
+    old = (1,) * (len(sizes) - len(x.shape_)) + x.shape_
+    new = tuple(o if (s is not K and s == -1) else s for o, s in zip(old, sizes, strict=True))
+    if any(o is not n and o is not K and o != n and o != 1 for o, n in zip(old, new, strict=True)):
+        raise CannotTrace(f"a tensor of shape {list(x.shape_)} is expanded to {list(new)}")
+    if core(old) == core(new):
+        return Traced(x.trace, x.v, new)
+    return elementwise("add", Traced(x.trace, x.v, old), Traced(x.trace, Number(0.0), new))
 
 
-@means("is_complex")
-def _is_complex(x):
-    return False
+views("expand_as", "broadcast_to")(lambda x, other: expand(x, getattr(other, "shape_", other)))
 
 
-for _dunder in [
-    "rpow",
-    "add",
-    "radd",
-    "iadd",
-    "sub",
-    "rsub",
-    "isub",
-    "mul",
-    "rmul",
-    "imul",
-    "truediv",
-    "rtruediv",
-    "itruediv",
-    "matmul",
-    "rmatmul",
-    "pow",
-    "neg",
-    "abs",
-    "getitem",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "eq",
-    "ne",
-]:
-
-    def _forward(self, *args, _name=f"__{_dunder}__"):
-        return MEANINGS[_name](self, *args)
-
-    setattr(Traced, f"__{_dunder}__", _forward)
+@means("repeat", "tile")
+def _repeat(x, *times):
+    counts = sizes_of(times)
+    x = Traced(x.trace, x.v, (1,) * (len(counts) - len(x.shape_)) + x.shape_)
+    new: list[Any] = []
+    for d, (size, n) in enumerate(zip(x.shape_, counts, strict=True)):
+        wide = size is K or size != 1
+        if wide and n is not K and n != 1 and size is not K:
+            x = cat([x] * n, d)
+        elif wide and (n is K or n != 1):
+            raise NeedsFixed("the rows of a list are repeated")
+        new.append(x.shape_[d] if wide else n)
+    return expand(x, tuple(new))

@@ -9,29 +9,28 @@ from typing import Any
 import torch
 
 from abw.core.spec.cells.builder import Number
-from abw.torch.tracing.operations import elementwise
-from abw.torch.tracing.trace import (
-    CannotTrace,
-    Indices,
-    K,
-    NeedsFixed,
-    Traced,
-    TracedList,
-    axis,
-    core,
-    dims_of,
-    means,
-    numel,
-    sizes_of,
-    trace_of,
-    traced,
-    views,
-)
+from abw.torch.tracing.symbols import CannotTrace, K, NeedsFixed, axis, core, dims_of, numel, sizes_of
+from abw.torch.tracing.trace import Indices, Traced, TracedList, means, trace_of, traced, views
+
+# A product of more pairs of matrices, or so many slices of a tensor, is no cell.
+MOST_PARTS = 256
 
 
-def places_of(shape: Any) -> list[int]:
-    """The dimensions that the cell has, too."""
-    return [i for i, s in enumerate(shape) if s is not K and s != 1]
+def around(shape: Any, d: int) -> tuple[int, int]:
+    """How many elements the dimensions before and behind one have, of one row where there is K."""
+    return numel(shape[:d]), numel(shape[d + 1 :])
+
+
+def fixed(x: Traced, d: int, what: str) -> int:
+    """The size of a dimension. Errors: NeedsFixed for K, which `what` cannot be done with."""
+    if x.shape_[d] is K:
+        raise NeedsFixed(f"{what} of a list of unknown length")
+    return int(x.shape_[d])
+
+
+def reshaped(x: Traced, shape: Any) -> Traced:
+    """The same elements, row after row, in another logical shape."""
+    return Traced(x.trace, x.trace.shaped(x.v, core(shape)), shape)
 
 
 @views("view", "reshape", "view_as", "reshape_as")
@@ -52,7 +51,7 @@ def view(x, *shape, **kw):
         sizes = tuple(total // known if s is not K and s == -1 else s for s in sizes)
     if numel(sizes) != total:
         raise CannotTrace(f"a view of {list(old)} as {list(sizes)}")
-    return Traced(x.trace, x.trace.shaped(x.v, core(sizes)), sizes)
+    return reshaped(x, sizes)
 
 
 @views("flatten")
@@ -66,6 +65,12 @@ def _flatten(x, start_dim=0, end_dim=-1):
         return Traced(x.trace, x.v, (*x.shape_[:start], K, *x.shape_[end + 1 :]))
     merged = inside[0] if len(inside) == 1 else math.prod(inside)
     return view(x, (*x.shape_[:start], merged, *x.shape_[end + 1 :]))
+
+
+@views("unflatten")
+def _unflatten(x, dim, sizes):
+    d = axis(dim, len(x.shape_))
+    return view(x, (*x.shape_[:d], *sizes, *x.shape_[d + 1 :]))
 
 
 @views("squeeze")
@@ -93,13 +98,24 @@ def dropped(x: Traced, dim: int) -> Traced:
 
 @views("permute")
 def permute(x, *dims):
-    """`Tensor.permute`."""
+    """`Tensor.permute`. Cost: one transposition where the order is turned round, else one a slice."""
     order = [axis(d, len(x.shape_)) for d in sizes_of(dims)]
+    shape = tuple(x.shape_[d] for d in order)
     real = [d for d in order if x.shape_[d] is not K and x.shape_[d] != 1]
-    v = x.v
-    if real != sorted(real) and not isinstance(v, Number):
-        v = x.trace.apply("transpose", v)
-    return Traced(x.trace, v, tuple(x.shape_[d] for d in order))
+    if real == sorted(real) or isinstance(x.v, Number):
+        return Traced(x.trace, x.v, shape)
+    at = real.index(min(real))
+    if real[at:] + real[:at] == sorted(real):
+        rows = math.prod(x.shape_[d] for d in real[at:])
+        turned = x.trace.turned(x.trace.shaped(x.v, (rows, numel(x.shape_) // rows)))
+        return Traced(x.trace, x.trace.shaped(turned, core(shape)), shape)
+    return cat([permute(part, order) for part in _parts(x, real[0])], order.index(real[0]))
+
+
+def rotated(x: Traced, by: int) -> Traced:
+    """With the first dimensions moved to the end."""
+    rank = len(x.shape_)
+    return permute(x, [(i + by) % rank for i in range(rank)])  # type: ignore[no-any-return]
 
 
 @views("transpose", "swapaxes", "swapdims")
@@ -116,98 +132,64 @@ def _t(x):
     return x if len(x.shape_) < 2 else transpose(x, -1, -2)
 
 
-@views("expand")
-def _expand(x, *shape, implicit=False):
-    sizes = sizes_of(shape)
-    old = (1,) * (len(sizes) - len(x.shape_)) + x.shape_
-    new = tuple(o if (s is not K and s == -1) else s for o, s in zip(old, sizes, strict=True))
-    return _repeated(x, old, new)
-
-
-@views("expand_as")
-def _expand_as(x, other):
-    return _expand(x, other.shape_)
-
-
-@means("repeat", "tile")
-def _repeat(x, *times):
-    counts = sizes_of(times)
-    old = (1,) * (len(counts) - len(x.shape_)) + x.shape_
-    new: list[Any] = []
-    for o, n in zip(old, counts, strict=True):
-        if n is K:
-            if o is not K and o != 1:
-                raise NeedsFixed("the rows of a list are repeated")
-            new.append(K)
-        elif o is K or o == 1 or n == 1:
-            new.append(o if n == 1 else n)
-        else:
-            raise CannotTrace("repeat along a dimension that is not 1")
-    return _repeated(x, old, tuple(new))
-
-
-def _repeated(x: Traced, old: Any, new: Any) -> Traced:
-    if any(o is not n and o is not K and o != n and o != 1 for o, n in zip(old, new, strict=True)):
-        raise CannotTrace(f"a tensor of shape {list(x.shape_)} is expanded to {list(new)}")
-    if core(old) == core(new):
-        return Traced(x.trace, x.v, new)
-    return elementwise("add", Traced(x.trace, x.v, old), Traced(x.trace, Number(0.0), new))
+@views("movedim", "moveaxis")
+def _movedim(x, source, destination):
+    rank = len(x.shape_)
+    order = [i for i in range(rank) if i != axis(source, rank)]
+    order.insert(axis(destination, rank), axis(source, rank))
+    return permute(x, order)
 
 
 @views("chunk", "unsafe_chunk")
 def _chunk(x, chunks, dim=0):
     d = axis(dim, len(x.shape_))
-    if x.shape_[d] is K:
-        raise NeedsFixed("chunk of a list of unknown length")
-    return split(x, -(-x.shape_[d] // chunks), d)
+    return split(x, -(-fixed(x, d, "chunk") // chunks), d)
 
 
 @views("split", "split_with_sizes", "unsafe_split")
 def split(x, sizes, dim=0):
     """`Tensor.split`."""
     d = axis(dim, len(x.shape_))
-    whole = x.shape_[d]
-    if whole is K:
-        raise NeedsFixed("split of a list of unknown length")
+    whole = fixed(x, d, "split")
     if isinstance(sizes, int):
         sizes = [min(sizes, whole - at) for at in range(0, whole, sizes)]
     if sum(sizes) != whole:
         raise CannotTrace(f"split of {whole} into {list(sizes)}")
-    found, at = [], 0
-    for n in sizes:
-        found.append(narrow(x, d, at, n))
-        at += n
-    return tuple(found)
+    return tuple(narrow(x, d, sum(sizes[:i]), n) for i, n in enumerate(sizes))
+
+
+def _parts(x: Traced, d: int) -> list[Traced]:
+    """The slices along a dimension, each of size 1 there. Errors: CannotTrace for too many."""
+    if fixed(x, d, "an element") > MOST_PARTS:
+        raise CannotTrace(f"a tensor of shape {list(x.shape_)} is taken apart")
+    return [narrow(x, d, i, 1) for i in range(x.shape_[d])]
 
 
 @views("unbind")
-def _unbind(x, dim=0):
+def unbind(x, dim=0):
+    """`Tensor.unbind`."""
     d = axis(dim, len(x.shape_))
-    if x.shape_[d] is K:
-        raise NeedsFixed("a list is gone through element by element")
-    return tuple(dropped(narrow(x, d, i, 1), d) for i in range(x.shape_[d]))
+    return tuple(dropped(part, d) for part in _parts(x, d))
 
 
 @views("narrow")
 def narrow(x, dim, start, length):
     """`Tensor.narrow`."""
     d = axis(dim, len(x.shape_))
-    whole = x.shape_[d]
-    if whole is K:
-        raise NeedsFixed("a part of a list of unknown length")
+    whole = fixed(x, d, "a part")
     if not 0 <= start <= start + length <= whole:
         raise CannotTrace(f"elements {start} to {start + length} of {whole}")
     shape = (*x.shape_[:d], length, *x.shape_[d + 1 :])
     if length == whole or isinstance(x.v, Number):
         return Traced(x.trace, x.v, shape)
-    if len(core(x.shape_)) == 1:
-        return Traced(x.trace, x.trace.builder.slice(x.v, start, start + length), shape)
-    if d == places_of(x.shape_)[0]:
-        v = x.trace.builder.slice(x.v, start, start + length)
+    trace, (before, behind) = x.trace, around(x.shape_, d)
+    if before == 1:
+        rows = trace.shaped(x.v, (whole, behind) if behind > 1 else (whole,))
+        found = trace.builder.slice(rows, start, start + length)
     else:
-        turned = x.trace.apply("transpose", x.v)
-        v = x.trace.apply("transpose", x.trace.builder.slice(turned, start, start + length))
-    return Traced(x.trace, x.trace.shaped(v, core(shape)), shape)
+        turned = trace.turned(trace.shaped(x.v, (before, whole * behind)))
+        found = trace.turned(trace.builder.slice(turned, start * behind, (start + length) * behind))
+    return Traced(trace, trace.shaped(found, core(shape)), shape)
 
 
 @views("select")
@@ -216,12 +198,10 @@ def select(x, dim, index):
     d = axis(dim, len(x.shape_))
     if not x.shape_:
         raise CannotTrace("an element of a number")
-    if x.shape_[d] is K:
-        raise NeedsFixed("an element of a list of unknown length")
-    at = operator.index(index)
-    if not -x.shape_[d] <= at < x.shape_[d]:
-        raise CannotTrace(f"element {at} of {x.shape_[d]}")
-    return dropped(narrow(x, d, at % x.shape_[d], 1), d)
+    size, at = fixed(x, d, "an element"), operator.index(index)
+    if not -size <= at < size:
+        raise CannotTrace(f"element {at} of {size}")
+    return dropped(narrow(x, d, at % size, 1), d)
 
 
 @means("index_select")
@@ -234,8 +214,14 @@ def _index_select(x, dim, index):
 @means("gathered")
 def _gathered(x, *indices):
     """Elements along the first dimension, by Python's integers."""
-    parts = [narrow(x, 0, i % x.shape_[0], 1) for i in indices]
-    return parts[0] if len(parts) == 1 else cat(parts, 0)
+    return cat([narrow(x, 0, i % x.shape_[0], 1) for i in indices], 0)
+
+
+@means("flip")
+def _flip(x, *dims):
+    for d in dims_of(sizes_of(dims), len(x.shape_)):
+        x = cat(_parts(x, d)[::-1], d)
+    return x
 
 
 @views("__getitem__")
@@ -251,20 +237,17 @@ def _getitem(x, key):
     for k in keys:
         if k is None:
             x = unsqueeze(x, d)
-            d += 1
         elif isinstance(k, slice):
             if k != slice(None):
-                if x.shape_[d] is K:
-                    raise NeedsFixed("a part of a list of unknown length")
-                begin, stop, step = k.indices(x.shape_[d])
+                begin, stop, step = k.indices(fixed(x, d, "a part"))
                 if step != 1:
                     raise CannotTrace("a slice with a step")
                 x = narrow(x, d, begin, max(stop - begin, 0))
-            d += 1
         elif isinstance(k, torch.Tensor | list | Traced | Indices | bool):
             raise CannotTrace("indexing by a tensor or a list")
         else:
-            x = select(x, d, k)
+            x, d = select(x, d, k), d - 1
+        d += 1
     return x
 
 
@@ -291,33 +274,28 @@ def cat(tensors, dim=0, axis=None):
     if any(len(p.shape_) != rank for p in parts) or not rank:
         raise CannotTrace(f"cat of shapes {[list(p.shape_) for p in parts]}")
     d = dim % rank
-    if any(p.shape_[d] is K for p in parts):
-        raise NeedsFixed("a list of unknown length is concatenated with others")
-    total = sum(p.shape_[d] for p in parts)
+    total = sum(fixed(p, d, "a concatenation") for p in parts)
     shape = tuple(total if i == d else _alike([p.shape_[i] for p in parts]) for i in range(rank))
-    places = places_of(shape)
-    values = [trace.value(p) for p in parts]
-    if len(places) <= 1:
-        return Traced(
-            trace, trace.apply("concat", *[trace.shaped(v, (math.prod(v.shape),)) for v in values]), shape
+    before, behind = around(shape, d)
+    if before == 1:
+        rows = [(p.shape_[d], behind) if behind > 1 else (p.shape_[d],) for p in parts]
+        found = trace.apply(
+            "concat", *[trace.shaped(trace.value(p), r) for p, r in zip(parts, rows, strict=True)]
         )
-    if len(places) > 2:
-        raise CannotTrace("cat of tensors of three dimensions")
-    if places[0] != d and places[1] != d:
-        raise CannotTrace("cat of tensors of three dimensions")
-    pairs = [
-        trace.shaped(v, tuple(p.shape_[place] for place in places))
-        for p, v in zip(parts, values, strict=True)
-    ]
-    if places[0] == d:
-        return Traced(trace, trace.apply("concat", *pairs), shape)
-    turned = [trace.apply("transpose", v) for v in pairs]
-    return Traced(trace, trace.apply("transpose", trace.apply("concat", *turned)), shape)
+    else:
+        turned = [trace.turned(trace.shaped(trace.value(p), (before, p.shape_[d] * behind))) for p in parts]
+        found = trace.turned(trace.apply("concat", *turned))
+    return Traced(trace, trace.shaped(found, core(shape)), shape)
 
 
 @means("hstack")
 def _hstack(tensors):
     return cat(tensors, 0 if len(tensors[0].shape_) < 2 else 1)
+
+
+@means("vstack", "row_stack")
+def _vstack(tensors):
+    return cat([one if len(one.shape_) > 1 else unsqueeze(one, 0) for one in tensors], 0)
 
 
 @means("stack")

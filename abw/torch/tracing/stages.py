@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, replace
 
 from abw.core.ir.cell import Cell, Op, Param, Port, Shape
-from abw.torch.tracing.trace import FIRST, REDUCE, CannotTrace, Trace, Traced
+from abw.torch.tracing.symbols import CannotTrace
+from abw.torch.tracing.trace import FIRST, REDUCE, Trace, Traced
 
 
 @dataclass(frozen=True, slots=True)

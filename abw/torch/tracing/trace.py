@@ -2,13 +2,8 @@
 
 A `Traced` stands for a tensor inside a cell. It is no torch.Tensor: PyTorch's functions and modules hand it
 to `__torch_function__`, so that the code that is traced runs as it is. What an operation means in cells is
-registered in `MEANINGS`, by `operations.py`, `shaping.py` and `products.py`; shapes are inferred and checked
-by the builder of cells (`core/spec/cells/builder.py`).
-
-Shapes: a vector may be given as (d,), (1, d), (1, 1, d), … A `Traced` has that *logical* shape; the cell has
-it without ones, as a vector or matrix. So `view`, `squeeze`, `unsqueeze` and `t` of a vector cost nothing. A
-tensor stacked from a list whose length differs from instance to instance has one dimension `K` of unknown
-size.
+registered in `MEANINGS`, by `operations.py`, `shaping.py`, `products.py` and `layers.py`; shapes are inferred
+and checked by the builder of cells (`core/spec/cells/builder.py`).
 """
 
 from __future__ import annotations
@@ -24,66 +19,27 @@ from abw.core.ir.cell import Op
 from abw.core.ir.shapes import ShapeError, Size
 from abw.core.spec.cells.builder import Builder, Listed, Number
 from abw.core.spec.cells.builder import Value as Built
+from abw.torch.tracing.symbols import (
+    ARITHMETIC,
+    COMPARISONS,
+    OTHERS,
+    CannotTrace,
+    DependsOnData,
+    Index,
+    K,
+    NeedsFixed,
+    TensorLike,
+    core,
+    dims_of,
+    numel,
+    operators,
+    sizes_of,
+)
 
 # Operations of a trace are numbered from here on, what it is given from 0.
 FIRST = 1 << 20
 # The name of a reduction over K begins so: it is no operation of a cell.
 REDUCE = "reduce:"
-
-
-class CannotTrace(Exception):  # noqa: N818 (it is caught and turned into a message)
-    """Code that cannot become a cell, and why."""
-
-
-class NeedsFixed(CannotTrace):
-    """A list of unknown length has to be traced element by element."""
-
-
-class NeedsConstant(CannotTrace):
-    """An integer has to be a constant of the cell; `path` says which argument it is."""
-
-    def __init__(self, path: tuple[Any, ...]) -> None:
-        super().__init__("a number of the instance is computed with")
-        self.path = path
-
-
-class DependsOnData(CannotTrace):
-    """The numbers of a tensor are asked for: a decision."""
-
-
-class UnknownSize:
-    """The size of the dimension K, which cannot be used as a number."""
-
-    def __repr__(self) -> str:
-        return "K"
-
-    def _unknown(self, *_: object) -> Any:
-        raise NeedsFixed("the length of a list is used as a number")
-
-    __index__ = __int__ = __float__ = __bool__ = _unknown
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _unknown
-    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = _unknown
-    __lt__ = __le__ = __gt__ = __ge__ = _unknown
-
-
-K: Any = UnknownSize()
-# A logical shape: integers, and K at most once.
-Logical = tuple[Any, ...]
-
-
-def core(shape: Sequence[Any]) -> tuple[int, ...]:
-    """The shape that a cell has for a logical one: without K and ones. Errors: CannotTrace."""
-    sizes = tuple(s for s in shape if s is not K and s != 1)
-    if len(sizes) > 2:
-        raise CannotTrace(f"a tensor of shape {list(shape)} is neither vector nor matrix")
-    if 0 in sizes:
-        raise CannotTrace("a tensor without elements")
-    return sizes or (1,)
-
-
-def numel(shape: Sequence[Any]) -> int:
-    """The number of elements, of one row where there is K."""
-    return math.prod(s for s in shape if s is not K)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,70 +56,6 @@ class Leaf:
     what: Any
 
 
-class Index:
-    """An integer that differs from call to call: it can name a row of an embedding, and nothing else."""
-
-    __slots__ = ("path", "rows", "slot", "trace")
-
-    def __init__(self, trace: Trace, path: tuple[Any, ...], slot: int, rows: bool = False) -> None:
-        self.trace, self.path, self.slot, self.rows = trace, path, slot, rows
-
-    def _constant(self, *_: object) -> Any:
-        raise NeedsConstant(self.path)
-
-    __index__ = __int__ = __bool__ = __float__ = __iter__ = __len__ = __getitem__ = _constant
-    __hash__ = _constant
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = __pow__ = __rpow__ = _constant
-    __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __mod__ = __rmod__ = _constant
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _constant
-
-
-class Indices:
-    """A tensor of whole numbers that differ from call to call."""
-
-    dtype = torch.int64
-
-    def __init__(self, index: Index, shape: Sequence[Any]) -> None:
-        self.index, self.shape = index, tuple(shape)
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        return dispatch(func, args, kwargs or {})
-
-    def item(self) -> Index:
-        """The integer."""
-        return self.index
-
-    def unsqueeze(self, dim: int) -> Indices:
-        d = dim % (len(self.shape) + 1)
-        return Indices(self.index, (*self.shape[:d], 1, *self.shape[d:]))
-
-    def squeeze(self, dim: int | None = None) -> Indices:
-        kept = [
-            s for i, s in enumerate(self.shape) if s != 1 or (dim is not None and i != dim % len(self.shape))
-        ]
-        return Indices(self.index, kept)
-
-    def view(self, *shape: Any) -> Indices:
-        sizes = sizes_of(shape)
-        if any(s is K for s in self.shape) or numel(self.shape) != 1:
-            raise NeedsFixed("indices of unknown number in another shape")
-        return Indices(self.index, tuple(1 if s == -1 else s for s in sizes))
-
-    reshape = view
-
-    def to(self, *_: Any, **__: Any) -> Indices:
-        return self
-
-    long = cuda = cpu = detach = clone = to
-
-    def dim(self) -> int:
-        return len(self.shape)
-
-    def size(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape[dim]
-
-
 class Trace:
     """The operations of a piece of code, and what it is given (`leaves`)."""
 
@@ -173,6 +65,7 @@ class Trace:
         self.leaves: list[Leaf] = []
         self.looked_up: dict[tuple[int, int], Traced] = {}
         self._params: dict[Any, int] = {}
+        self._turned: dict[int, Any] = {}
 
     def input(self, shape: Sequence[Any], what: Any, *, row: bool = False) -> Traced:
         """A tensor given to each call, or (`row`) for each row of K."""
@@ -216,6 +109,13 @@ class Trace:
             return value
         return self.apply("reshape", value, *(Number(float(s)) for s in shape))
 
+    def turned(self, value: Any) -> Any:
+        """A matrix transposed; one that was transposed before as it was."""
+        if value.number not in self._turned:
+            made = self._turned[value.number] = self.apply("transpose", value)
+            self._turned[made.number] = value
+        return self._turned[value.number]
+
     def value(self, traced: Traced) -> Built:
         """As a value, where a number stands for all elements."""
         if isinstance(traced.v, Number):
@@ -238,15 +138,14 @@ class Trace:
             raise CannotTrace(f"{name}: {error.message}") from None
 
 
-class Traced:
+class Traced(TensorLike):
     """A tensor inside a cell. `v`: a value of the cell, or a Number where all elements are one number.
 
-    `written` says that the tensor was written in place; `source` is the tensor that it is a view of.
+    `written` says that the tensor was written in place; `source` is the tensor that it is a view of;
+    `boolean`: its elements are 0 and 1.
     """
 
     __slots__ = ("boolean", "shape_", "source", "trace", "v", "viewed", "written")
-    dtype, device, layout = torch.float32, torch.device("cpu"), torch.strided
-    requires_grad = is_cuda = is_nested = is_sparse = False
 
     def __init__(self, trace: Trace, v: Any, shape: Sequence[Any]) -> None:
         self.trace, self.v, self.shape_ = trace, v, tuple(shape)
@@ -261,7 +160,11 @@ class Traced:
         return dispatch(func, args, kwargs or {})
 
     @property
-    def shape(self) -> Logical:
+    def dtype(self) -> Any:
+        return torch.bool if self.boolean else torch.float32
+
+    @property
+    def shape(self) -> Any:
         return self.shape_
 
     @property
@@ -272,30 +175,13 @@ class Traced:
     def data(self) -> Traced:
         return self
 
-    @property
-    def ndim(self) -> int:
-        return len(self.shape_)
-
-    def size(self, dim: int | None = None) -> Any:
-        return self.shape_ if dim is None else self.shape_[dim]
-
-    def dim(self) -> int:
-        return len(self.shape_)
-
-    ndimension = dim
-
     def __len__(self) -> int:
-        first = self.shape_[0]
-        if first is K:
-            raise NeedsFixed("the length of a list is used as a number")
-        return int(first)
+        return int(self.shape_[0])
 
     def __getattr__(self, name: str) -> Any:
         base = base_name(name)
         if base in MEANINGS:
-            if base != name:
-                return lambda *args, **kwargs: self.write(MEANINGS[base](self, *args, **kwargs))
-            return lambda *args, **kwargs: MEANINGS[name](self, *args, **kwargs)
+            return lambda *args, **kwargs: meant(name, (self, *args), kwargs)
         if name in DECIDING:
             raise DependsOnData(f".{name} asks for numbers")
         raise CannotTrace(f"torch.Tensor.{name} has no counterpart in cells")
@@ -356,8 +242,8 @@ class TracedList:
 
 # What asks for numbers of a tensor.
 DECIDING = {
-    "item", "tolist", "numpy", "argmax", "argmin", "topk", "nonzero", "multinomial", "any", "all",
-    "__array__",
+    "item", "tolist", "numpy", "argmax", "argmin", "topk", "sort", "argsort", "nonzero", "multinomial",
+    "any", "all", "__array__",
 }  # fmt: skip
 # What PyTorch's operations mean in cells, by their names.
 MEANINGS: dict[str, Callable[..., Any]] = {}
@@ -381,7 +267,7 @@ def views(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             found = function(x, *args, **kwargs)
             for one in found if isinstance(found, tuple) else (found,):
                 if isinstance(one, Traced) and one is not x and isinstance(x, Traced):
-                    one.source, x.viewed = x, True
+                    one.source, x.viewed, one.boolean = x, True, x.boolean
             return found
 
         MEANINGS.update(dict.fromkeys(names, view))
@@ -399,18 +285,36 @@ def dispatch(func: Any, args: Any, kwargs: Any) -> Any:
     """What a function of PyTorch's means for symbols. Errors: CannotTrace."""
     name = getattr(func, "__name__", str(func))
     base = base_name(name)
-    meaning = MEANINGS.get(base)
-    if name == "__get__" or meaning is None:
+    if name == "__get__" or base not in MEANINGS:
         if base in DECIDING:
             raise DependsOnData(f"torch.{name} asks for numbers")
         raise CannotTrace(f"torch.{name} has no counterpart in cells")
-    if base != name:
-        return args[0].write(meaning(*args, **kwargs))
-    if kwargs.pop("inplace", False):
-        return args[0].write(meaning(*args, **kwargs))
+    trace = trace_of(*args, *kwargs.values())
+    if trace is not None and args and isinstance(args[0], torch.Tensor):
+        args = (traced(trace, args[0]), *args[1:])
+    return meant(name, args, kwargs)
+
+
+def meant(name: str, args: Any, kwargs: Any) -> Any:
+    """What an operation makes of symbols, written into the first where its name or `inplace` says so."""
+    base, inplace = base_name(name), kwargs.pop("inplace", False)
     if kwargs.get("out") is not None:
         raise CannotTrace(f"torch.{name} writes to `out`")
-    return meaning(*args, **kwargs)
+    found = MEANINGS[base](*args, **kwargs)
+    return args[0].write(found) if inplace or base != name else found
+
+
+def _operator(name: str) -> Any:
+    return lambda self, *args: MEANINGS[name](self, *args)
+
+
+operators(Traced, (*COMPARISONS, *OTHERS), _operator)
+operators(Traced, ARITHMETIC, _operator, ("", "r", "i"))
+for _name in ARITHMETIC:
+    MEANINGS[f"__r{_name}__"] = lambda x, y, _of=f"__{_name}__": MEANINGS[_of](y, x)
+    MEANINGS[f"__i{_name}__"] = lambda x, y, _of=f"__{_name}__": x.write(MEANINGS[_of](x, y))
+MEANINGS["rsub"] = MEANINGS["__rsub__"]
+MEANINGS["__rdiv__"] = MEANINGS["__rtruediv__"]
 
 
 def trace_of(*args: Any) -> Trace | None:
@@ -423,6 +327,48 @@ def trace_of(*args: Any) -> Trace | None:
             if found is not None:
                 return found
     return None
+
+
+class Indices(TensorLike):
+    """A tensor of whole numbers that differ from call to call."""
+
+    dtype = torch.int64
+
+    def __init__(self, index: Index, shape: Sequence[Any]) -> None:
+        self.index, self.shape_ = index, tuple(shape)
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return dispatch(func, args, kwargs or {})
+
+    @property
+    def shape(self) -> Any:
+        return self.shape_
+
+    def item(self) -> Index:
+        """The integer."""
+        return self.index
+
+    def unsqueeze(self, dim: int) -> Indices:
+        d = dim % (len(self.shape_) + 1)
+        return Indices(self.index, (*self.shape_[:d], 1, *self.shape_[d:]))
+
+    def squeeze(self, dim: int | None = None) -> Indices:
+        dims = dims_of(dim, len(self.shape_))
+        return Indices(self.index, [s for i, s in enumerate(self.shape_) if i not in dims or s != 1])
+
+    def view(self, *shape: Any) -> Indices:
+        sizes = sizes_of(shape)
+        if any(s is K for s in self.shape_) or numel(self.shape_) != 1:
+            raise NeedsFixed("indices of unknown number in another shape")
+        return Indices(self.index, tuple(1 if s == -1 else s for s in sizes))
+
+    reshape = view
+
+    def to(self, *_: Any, **__: Any) -> Indices:
+        return self
+
+    long = cuda = cpu = detach = clone = to
 
 
 def traced(trace: Trace, x: Any) -> Traced:
@@ -448,24 +394,3 @@ def traced(trace: Trace, x: Any) -> Traced:
             raise CannotTrace(f"the number {x}")
         return Traced(trace, Number(float(x)), ())
     raise CannotTrace(f"{type(x).__name__} in an operation on tensors")
-
-
-def sizes_of(args: Sequence[Any]) -> tuple[Any, ...]:
-    """Sizes given one by one, or as a tuple."""
-    if len(args) == 1 and isinstance(args[0], tuple | list | torch.Size):
-        return tuple(args[0])
-    return tuple(args)
-
-
-def dims_of(dim: Any, rank: int) -> list[int]:
-    """The dimensions that `dim` names: all where it is None or empty. Errors: CannotTrace."""
-    if dim is None or dim in ((), []):
-        return list(range(rank))
-    return [axis(d, rank) for d in (dim if isinstance(dim, tuple | list) else (dim,))]
-
-
-def axis(dim: int, rank: int) -> int:
-    """A dimension counted from the first. Errors: CannotTrace where there is none."""
-    if not -max(rank, 1) <= dim < max(rank, 1):
-        raise CannotTrace(f"dimension {dim} of a tensor of {rank}")
-    return dim % max(rank, 1)

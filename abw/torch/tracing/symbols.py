@@ -1,0 +1,157 @@
+"""What stands for sizes, whole numbers and tensors of one instance while code is traced into cells.
+
+Shapes: a vector may be given as (d,), (1, d), (1, 1, d), … It has that *logical* shape; the cell has it
+without ones, as a vector, or as a matrix whose rows all dimensions but the last number. So `view`, `squeeze`,
+`unsqueeze` and `t` of a vector cost nothing. A tensor stacked from a list whose length differs from instance
+to instance has one dimension `K` of unknown size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+# Python's operators, as their methods are named without the underscores.
+ARITHMETIC = ("add", "sub", "mul", "truediv", "matmul", "pow", "floordiv")
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+OTHERS = ("neg", "abs", "and", "or", "invert", "getitem")
+
+
+class CannotTrace(Exception):  # noqa: N818 (it is caught and turned into a message)
+    """Code that cannot become a cell, and why."""
+
+
+class NeedsFixed(CannotTrace):
+    """A list of unknown length has to be traced element by element."""
+
+
+class NeedsConstant(CannotTrace):
+    """An integer has to be a constant of the cell; `path` says which argument it is."""
+
+    def __init__(self, path: tuple[Any, ...]) -> None:
+        super().__init__("a number of the instance is computed with")
+        self.path = path
+
+
+class DependsOnData(CannotTrace):
+    """The numbers of a tensor are asked for: a decision."""
+
+
+class UnknownSize:
+    """The size of the dimension K, which cannot be used as a number."""
+
+    def __repr__(self) -> str:
+        return "K"
+
+    def _unknown(self, *_: object) -> Any:
+        raise NeedsFixed("the length of a list is used as a number")
+
+    __index__ = __int__ = __float__ = __bool__ = _unknown
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _unknown
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = _unknown
+    __lt__ = __le__ = __gt__ = __ge__ = _unknown
+
+
+K: Any = UnknownSize()
+
+
+def core(shape: Sequence[Any]) -> tuple[int, ...]:
+    """The shape that a cell has for a logical one: without K and ones. Errors: CannotTrace."""
+    sizes = tuple(s for s in shape if s is not K and s != 1)
+    if 0 in sizes:
+        raise CannotTrace("a tensor without elements")
+    return (math.prod(sizes[:-1]), sizes[-1]) if len(sizes) > 2 else sizes or (1,)
+
+
+def numel(shape: Sequence[Any]) -> int:
+    """The number of elements, of one row where there is K."""
+    return math.prod(s for s in shape if s is not K)
+
+
+def sizes_of(args: Sequence[Any]) -> tuple[Any, ...]:
+    """Sizes given one by one, or as a tuple."""
+    if len(args) == 1 and isinstance(args[0], tuple | list | torch.Size):
+        return tuple(args[0])
+    return tuple(args)
+
+
+def dims_of(dim: Any, rank: int) -> list[int]:
+    """The dimensions that `dim` names: all where it is None or empty. Errors: CannotTrace."""
+    if dim is None or dim in ((), []):
+        return list(range(rank))
+    return [axis(d, rank) for d in (dim if isinstance(dim, tuple | list) else (dim,))]
+
+
+def axis(dim: int, rank: int) -> int:
+    """A dimension counted from the first. Errors: CannotTrace where there is none."""
+    if not -max(rank, 1) <= dim < max(rank, 1):
+        raise CannotTrace(f"dimension {dim} of a tensor of {rank}")
+    return dim % max(rank, 1)
+
+
+def operators(
+    cls: Any, names: Iterable[str], make: Callable[[str], Any], forms: Sequence[str] = ("",)
+) -> None:
+    """Give a class operators: `make(name)` is that of a name with its underscores; forms: "", "r", "i"."""
+    for name in names:
+        for form in forms:
+            setattr(cls, f"__{form}{name}__", make(f"__{form}{name}__"))
+
+
+class TensorLike:
+    """What stands for a tensor that has the shape `shape_`."""
+
+    __slots__ = ()
+    dtype: Any = torch.float32
+    device, layout, grad_fn = torch.device("cpu"), torch.strided, None
+    requires_grad = is_cuda = is_nested = is_sparse = False
+    shape_: Any
+
+    @property
+    def shape(self) -> Any:
+        return torch.Size(self.shape_)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape_)
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape_[dim]
+
+    def dim(self) -> int:
+        return len(self.shape_)
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        return math.prod(self.shape_)
+
+    nelement = numel
+
+    def __len__(self) -> int:
+        if not self.shape_:
+            raise TypeError("len() of a 0-d tensor")
+        return int(self.shape_[0])
+
+    __hash__ = object.__hash__
+
+
+class Index:
+    """An integer that differs from call to call: it can name a row of an embedding, and nothing else."""
+
+    __slots__ = ("path", "rows", "slot", "trace")
+
+    def __init__(self, trace: Any, path: tuple[Any, ...], slot: int, rows: bool = False) -> None:
+        self.trace, self.path, self.slot, self.rows = trace, path, slot, rows
+
+    def _constant(self, *_: object) -> Any:
+        raise NeedsConstant(self.path)
+
+    __index__ = __int__ = __bool__ = __float__ = __iter__ = __len__ = __getitem__ = _constant
+    __hash__ = _constant
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = __pow__ = __rpow__ = _constant
+    __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __mod__ = __rmod__ = _constant
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _constant
