@@ -11,12 +11,21 @@ import inspect
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 from abw.core.base.errors import AbwError, install
 from abw.core.program.recording.asks import ABOVE, ARGMAX, Ask
 from abw.core.program.recording.machine import MachineRecorder
-from abw.core.program.recording.machine_code import BY_SWITCH, BY_YIELD, CLOSED, TO_YIELD
+from abw.core.program.recording.machine_code import (
+    BY_SWITCH,
+    BY_YIELD,
+    CLOSED,
+    FAST,
+    TO_YIELD,
+    available,
+    machine_function,
+)
 
 try:
     import greenlet
@@ -82,6 +91,14 @@ def run_through(function: Program, item: object) -> Done | Failed:
         return Failed(error)
 
 
+@cache
+def _bounded() -> Callable[[Callable[[], object]], object]:
+    """What calls the first function of a greenlet, so that errors of C++ in it do not look further."""
+    if not available():
+        return lambda function: function()
+    return machine_function("bounded", "bounded", FAST, "bounded(function)", ())
+
+
 class Fibers:
     """Makes fibers, and keeps the greenlets of those that have ended."""
 
@@ -111,7 +128,7 @@ class Fibers:
         if self._free:
             made = self._free.pop()
         else:
-            made = greenlet.greenlet(self._work)
+            made = greenlet.greenlet(partial(_bounded(), self._work))
             made.switch()
         made.gr_context = self.context
         return made
