@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -33,13 +32,13 @@ The output of `abw COMMAND --help`; `abw --help` has a line for each. `abw --ins
 _SHARED = """\
 ## Shared options
 
-All commands have `--quiet` and `--json`. Each names the others that it has, with their defaults.
-"""
-# The options of every command.
-EVERY = "--quiet", "--json"
+All commands have `--quiet` and `--json`, all benches also `--save` and `--compare`. Each command names the others that it has. `abw bench NAME --help` explains what a bench measures and prints.
+"""  # noqa: E501
+# The options of every command or bench.
+EVERY = "--quiet", "--json", "--save", "--compare"
 _BENCH = "abw bench "
-# An option that so many commands have in the same words is described once.
-SEVERAL = 3
+# What so many commands have in the same words is described once.
+SEVERAL = 2
 
 
 def commands() -> dict[str, Command]:
@@ -61,13 +60,10 @@ def reference() -> str:
         bench: _shared(command for name, command in named.items() if name.startswith(_BENCH) is bench)
         for bench in (False, True)
     }
-    for bench, options in shared.items():
+    for bench, rows in shared.items():
         lines += ["Benches:\n"] if bench else []
         said = shared[False].values() if bench else ()
-        lines += [
-            *(f"- {names}: {meaning}" for names, meaning in options.values() if (names, meaning) not in said),
-            "",
-        ]
+        lines.extend(_list(row for row in rows.values() if row not in said))
     for name, command in named.items():
         lines.extend(_command(name, command, shared[name.startswith(_BENCH)]))
     return "\n".join(lines)
@@ -77,21 +73,28 @@ def _link(name: str) -> str:
     return f"[`{name.removeprefix('abw ')}`](#{name.replace(' ', '-')})"
 
 
-def _shared(commands: Iterable[Command]) -> dict[str, Described]:
-    """By flag the description that most of several commands have, whatever its default is."""
-    counts = Counter(row[:2] for command in commands for row in _options(command))
-    often = sorted(counts.items(), key=lambda item: item[1])
-    found = {_flag(row): row for row, count in often if count >= SEVERAL}  # the last one counts
+def _shared(commands: Iterable[Command]) -> dict[str, Row]:
+    """By name the description that most commands have, with its default if that is always the same."""
+    defaults: dict[Described, list[str]] = {}
+    for command in commands:
+        for names, meaning, default in (*_arguments(command), *_options(command)):
+            defaults.setdefault((names, meaning), []).append(default)
+    often = sorted(defaults.items(), key=lambda item: len(item[1]))
+    found = {
+        _name(row): (*row, all_of[0] if len(set(all_of)) == 1 else "")
+        for row, all_of in often
+        if len(all_of) >= SEVERAL
+    }  # the last one counts
     return dict(sorted(found.items()))
 
 
-def _flag(row: Row | Described) -> str:
-    """The longest of an option's names."""
+def _name(row: Row | Described) -> str:
+    """The longest name of an option, or that of an argument."""
     names: list[str] = re.findall("`(-[^`]*)`", row[0])
-    return max(names, key=len)
+    return max(names, key=len, default=row[0])
 
 
-def _command(name: str, command: Command, shared: Mapping[str, Described]) -> Iterator[str]:
+def _command(name: str, command: Command, shared: Mapping[str, Row]) -> Iterator[str]:
     arguments = [param for param in command.params if param.param_type_name == "argument"]
     options = _options(command)
     shown = "".join(f" {_metavar(a)}" if a.required else f" [{_metavar(a)}]" for a in arguments)
@@ -99,20 +102,27 @@ def _command(name: str, command: Command, shared: Mapping[str, Described]) -> It
     yield f"## {name}\n"
     if shown or inner:
         yield f"`{name}{shown}{' [OPTIONS]' if options else ''}{inner}`\n"
-    yield inspect.cleandoc(command.help) + "\n"
-    kinds = kinds_of(command)
-    if arguments:
-        choices = (
-            _value(kinds[a.name]) if get_origin(kinds[a.name]) is Literal else _metavar(a) for a in arguments
-        )
-        rows = zip(choices, arguments, strict=True)
-        yield from _list((f"`{choice}`", a.help or "", _default(a)) for choice, a in rows)
-    is_shared = {row: shared.get(_flag(row)) == row[:2] for row in options}
-    if own := [row for row in options if not is_shared[row]]:
+    help = inspect.cleandoc(command.help)
+    yield (help.partition("\n\n")[0] if name.startswith(_BENCH) else help) + "\n"
+    rows = [*_arguments(command), *options]
+    is_shared = {row: shared.get(_name(row), ("", "", ""))[:2] == row[:2] for row in rows}
+    if own := [row for row in rows if not is_shared[row]]:
         yield from _list(own)
-    named = [row for row in options if is_shared[row] and _flag(row) not in EVERY]
-    if also := [f"`{_flag(row)}`{f' ({row[2]})' if row[2] else ''}" for row in named]:
+    named = {_name(row): row[2] for row in options if is_shared[row] and _name(row) not in EVERY}
+    also = [f"`{n}`{f' ({default})' if default != shared[n][2] else ''}" for n, default in named.items()]
+    if also:
         yield f"[Shared](#shared-options): {', '.join(also)}.\n"
+
+
+def _arguments(command: Command) -> list[Row]:
+    """The arguments of a command: name or choices, what it is, its default."""
+    kinds = kinds_of(command)
+    rows = []
+    for a in command.params:
+        if a.param_type_name == "argument":
+            choices = get_origin(kinds[a.name]) is Literal
+            rows.append((f"`{_value(kinds[a.name]) if choices else _metavar(a)}`", a.help or "", _default(a)))
+    return rows
 
 
 def _options(command: Command) -> list[Row]:

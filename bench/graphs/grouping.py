@@ -34,11 +34,11 @@ Named = Annotated[
 
 
 def grouping(hidden: Hidden = 64, batch: Batch = 64, runs: Runs = 9, named: Named = None) -> Rows:
-    """Execute graphs of many types that differ in their weights alone, with types grouped and not.
+    """Execute graphs of many types that differ only in their weights, with types grouped and not.
 
-    Each type is a layer of weights of its own over a node's number and the sum of what it reads (`--fuse`).
-    For each policy: batches, launches, phases (chains of batches that read from one another, at which the
-    executor cuda's kernel meets), and seconds to execute on one thread.
+    Each type is a layer with its own weights over a node's number and the sum of its inputs (`--fuse`). For
+    each policy: batches, launches, phases (steps between the barriers of executor cuda's kernel), and seconds
+    to execute on one thread.
     """
     for family in families(batch, 0):
         if family.name in FAMILIES and (named is None or named in family.name):

@@ -24,7 +24,7 @@ SIZE = 64
 
 
 def layout(data: DataDir, specs: SpecsDir = SPECS, batch: Batch = 64) -> Rows:
-    """Count copies between cells before and after planning, and plan programs with a hidden order and noise.
+    """Count copies between cells before and after planning, and plan random programs with a known layout.
 
     Counts use the first instances and the policy sufficient; the programs have 50 to 300 variables and 10
     to 30 % noise, eight of each, with at most 1.9 s each.

@@ -81,9 +81,10 @@ def policies(
 ) -> Rows:
     """Count batches by policy and time learning, for all workloads of the paper.
 
-    Means over the first mini-batches. FSMs are learned from the first instances, in CPU time; none at
-    granularity op. On families and unseen data: batches over the fewest that anything found, with `auto`
-    chosen by time and by batches alone; and what `auto` takes over the quickest rule by the cost of a launch.
+    Means over the first mini-batches. FSMs are learned from the first instances, in CPU time, and not at
+    granularity op. For families and unseen data: batches relative to the fewest that any policy found, with
+    `auto` chosen by time and by batches alone; and the time of `auto` relative to the quickest rule, for
+    several costs of a launch.
     """
     unknown = Unseen(batch, launch * 1e-6, mini_batches)
     if synthetic:

@@ -56,9 +56,9 @@ def serve(
 ) -> Rows:
     """Serve a tree LSTM over HTTP: batched across requests, and one at a time.
 
-    Each request is a tree of the data, sent when the one before on its connection is answered; medians of
-    interleaved runs. With --overload, requests come at a fixed rate instead, and may take a second, as by
-    default. Needs the extra `serve` and Linux's /proc.
+    Each request is a tree of the data, sent when the last one on its connection is answered; medians of
+    interleaved runs. With --overload, requests come at a fixed rate instead, with the default timeout of a
+    second. Needs the extra `serve` and Linux's /proc.
     """
     for package in ("httptools", "uvloop"):
         if find_spec(package) is None:

@@ -96,9 +96,9 @@ def dedup(
 ) -> Rows:
     """Compare runs of distinct nodes with runs of all nodes, training steps too, and time the pass.
 
-    A turn is some mini-batches from their text to outputs, which keep no leaves from earlier turns. `equal`:
-    equal nodes are left out, and no more; `usual`: as `abw run` does, which also keeps leaves and hoists
-    where that pays. Tables have a row for each word. Molecules need RDKit (`pip install rdkit`).
+    A turn runs some mini-batches from text to outputs, without leaves from earlier turns. `equal` only leaves
+    out equal nodes; `usual` is what `abw run` does, which also keeps leaves and hoists products where that
+    pays. Tables have a row for each word. Molecules need RDKit (`pip install rdkit`).
     """
     wanted = [each for each in sets_of(specs, data) if (sets or "").lower() in each.name.lower()]
     training = (sets or "").lower() in "training steps"

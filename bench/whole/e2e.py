@@ -31,8 +31,8 @@ def e2e(
 ) -> Rows:
     """Time each step from text to outputs, on one thread and one mini-batch.
 
-    `pass` is the same by one compiled pass, `pass_outside` what of it is outside the kernels; none where the
-    mini-batch is left to the steps.
+    `pass` is the time of the same work by one compiled pass, `pass_outside` its share outside the kernels;
+    both are missing where a pass cannot run the mini-batch.
     """
     for chosen, instances in product(CASES, batch):
         ours = ready(model_of(chosen, specs, data, hidden, instances), PRESETS["abw"])

@@ -36,8 +36,8 @@ def libraries(
 ) -> Rows:
     """Compare TreeLSTM forward passes with PyTorch, DGL and TorchFold, on one thread.
 
-    CPU time. `alone`: the pass alone; `whole`: also what each system makes of trees in memory (a plan,
-    indices, a graph, a fold). All have the same weights, trees and mini-batches.
+    CPU time. `alone` is the forward pass alone; `whole` includes each system's preparation of trees in memory
+    (a plan, indices, a graph, a fold). All have the same weights, trees and mini-batches.
     """
     torch = import_torch()
     for size in hidden:

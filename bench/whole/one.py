@@ -33,9 +33,9 @@ def one(
 ) -> Rows:
     """Time a warm call from Python: a tree LSTM with one tree, as text and as tuples, on one thread.
 
-    Wall clock of `runs` calls for each of 100 trees, in turns, each after three that do not count. `ordinary`
-    is the call by graph, schedule and plan, `kernels` the execution of the same plans alone. Beside it the
-    same nodes one after the other in NumPy, PyTorch and TorchScript, from arrays of words and children.
+    Wall time of `runs` calls for each of 100 trees, in turns, each after three warm-up calls. `ordinary` is
+    the call by graph, schedule and plan, `kernels` the execution of the same plans alone. NumPy, PyTorch and
+    TorchScript compute the same nodes one by one, from arrays of words and children.
     """
     file = data / "trees" / "train.txt"
     model = load(specs / "treelstm.yaml", data=file, dims={"hidden": hidden}, threads=1)

@@ -33,10 +33,10 @@ def plans(
 ) -> Rows:
     """Time warm calls from Python with plans as EXPLAIN (FORMAT JSON) writes them, on one thread.
 
-    Plans are drawn: left-deep joins of scans. `seconds` and `torch_seconds` are medians of wall clock in
-    turns, from texts to costs, the others of CPU time; `network_seconds` is PyTorch's network alone, with
-    tensors at hand. Padded plans are normalised as abw's are: by themselves. `node_ns` is what reading a node
-    from a file takes, with the fields that such a model reads.
+    Plans are random left-deep joins of scans. `seconds` and `torch_seconds` are medians of wall time in
+    turns, from texts to costs, the others of CPU time; `network_seconds` is PyTorch's network alone, on
+    existing tensors. Both normalise each plan by itself. `node_ns` is the time to read a node from a file,
+    with the fields that such a model reads.
     """
     yield from _reading(nodes, runs)
     model = load(specs / "plans" / "bao.yaml", threads=1)

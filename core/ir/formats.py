@@ -156,6 +156,7 @@ _WORDS = _schema(
 )
 
 _NODES = " ".join(kind for kinds in plans.GROUPS.values() for kind in kinds)
+_AS_NAMED = 'the key of that name: "Plan Rows" is `plan-rows`'
 _PLANS = _schema(
     "plans",
     _NODES,
@@ -170,9 +171,9 @@ _PLANS = _schema(
     {
         "node-type": _field(_NODES, "the operator, as the plan names it", text=True),
         "kind": _field(_NODES, "the number of its kind"),
-        **{plans.slug(key): _field(_NODES, f'"{key}"', text=True) for key in plans.TEXTS},
-        **{plans.slug(key): _number(_NODES, f'"{key}"') for key in plans.NODE_NUMBERS},
-        **{plans.slug(key): _number("instance", f'"{key}"') for key in plans.PLAN_NUMBERS},
+        **{plans.slug(key): _field(_NODES, _AS_NAMED, text=True) for key in plans.TEXTS},
+        **{plans.slug(key): _number(_NODES, _AS_NAMED) for key in plans.NODE_NUMBERS},
+        **{plans.slug(key): _number("instance", _AS_NAMED) for key in plans.PLAN_NUMBERS},
     },
 )
 

@@ -92,17 +92,17 @@ def _element(
     return Operation(name, "element", tuple(forms), broadcast, meaning, sign, default=left_out)
 
 
-def _row(name: str, words: str, meaning: Callable[..., Any]) -> Operation:
-    """One number of all elements, or one a column or a row of a matrix."""
-    return Operation(name, "row", _along(name, words), reduced, meaning, attr=one_axis)
+def _row(name: str, meaning: Callable[..., Any]) -> Operation:
+    """Reduce all elements to one number, or each column or row of a matrix."""
+    return Operation(name, "row", _along(name), reduced, meaning, attr=one_axis)
 
 
-def _along(name: str, words: str) -> tuple[Form, ...]:
-    """The forms of what makes a number of several."""
+def _along(name: str) -> tuple[Form, ...]:
+    """The forms of a reduction."""
     return (
-        Form(f"{name}(x)", ("any",), "1", f"{words} all elements"),
-        Form(f"{name}(A, 0)", ("[m, n]",), "n", f"{words} each column"),
-        Form(f"{name}(A, 1)", ("[m, n]",), "m", f"{words} each row"),
+        Form(f"{name}(x)", ("any",), "1", "over all elements"),
+        Form(f"{name}(A, 0)", ("[m, n]",), "n", "over each column"),
+        Form(f"{name}(A, 1)", ("[m, n]",), "m", "over each row"),
     )
 
 
@@ -169,17 +169,17 @@ OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation i
         Form("softmax(x)", ("any",), "any", "exp(x) / sum(exp(x)); a matrix row by row"),
         Form("softmax(A, 0)", ("[m, n]",), "[m, n]", "column by column"),
     ), same, formulas.softmax, attr=one_axis),
-    _row("sum", "the sum of", lambda xp, x, axis, keep: xp.sum(x, axis=int(axis), keepdims=bool(keep))),
-    _row("max", "the largest of", lambda xp, x, axis, keep: xp.amax(x, axis=int(axis), keepdims=bool(keep))),
+    _row("sum", lambda xp, x, axis, keep: xp.sum(x, axis=int(axis), keepdims=bool(keep))),
+    _row("max", lambda xp, x, axis, keep: xp.amax(x, axis=int(axis), keepdims=bool(keep))),
     _composite("pow", (
         Form("x ** y", ("any", "any"), "any",
              "x to the power of y; NaN for negative x, unless y is a whole number written out"),
     ), formulas.power, broadcast, "**"),
-    _composite("min", _along("min", "the smallest of"), formulas.smallest),
-    _composite("mean", _along("mean", "the mean of"), formulas.mean),
-    _composite("var", _along("var", "the variance of"), formulas.var),
-    _composite("std", _along("std", "the root of the variance of"), formulas.std),
-    _composite("norm", _along("norm", "the root of the sum of squares of"), formulas.norm),
+    _composite("min", _along("min"), formulas.smallest),
+    _composite("mean", _along("mean"), formulas.mean),
+    _composite("var", _along("var"), formulas.var),
+    _composite("std", _along("std"), formulas.std),
+    _composite("norm", _along("norm"), formulas.norm),
     _composite("dot", (
         Form("dot(x, y)", ("n", "n"), "1", "the sum of x * y"),
     ), formulas.dot, two_vectors),

@@ -6,7 +6,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from abw.core.exec.registry import EXECUTORS
@@ -53,9 +52,12 @@ def _contents(body: str) -> Iterator[str]:
 
 
 def _list(rows: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """Names, what is said of them in brackets, and their meaning."""
+    """List names with a remark in brackets and their meaning; names that share both are one item."""
+    alike: dict[tuple[str, str], list[str]] = {}
     for name, kind, meaning in rows:
-        yield f"- {name}{f' ({kind})' if kind else ''}: {meaning}"
+        alike.setdefault((kind, meaning), []).append(name)
+    for (kind, meaning), names in alike.items():
+        yield f"- {', '.join(names)}{f' ({kind})' if kind else ''}: {meaning}"
     yield ""
 
 
@@ -175,11 +177,11 @@ def _operations() -> Iterator[str]:
     yield "## Operations\n"
     yield (
         "Shapes are written as in a cell's `inputs`: `n` is a vector, `[m, n]` a matrix, `any` either. "
-        "Operations without shapes keep that of their arguments; element-wise ones broadcast as in NumPy.\n"
+        "Operations without shapes keep that of their arguments; element-wise ones broadcast as in NumPy. "
+        "`norm` is the root of the sum of squares; `var` and `std` divide by the number of elements.\n"
     )
     forms = (form for operation in OPERATIONS.values() for form in operation.forms)
-    same = groupby(forms, lambda form: (_shapes(form), form.meaning))
-    yield from _list((", ".join(f"`{form.text}`" for form in alike), *key) for key, alike in same)
+    yield from _list((f"`{form.text}`", _shapes(form), form.meaning) for form in forms)
 
 
 def _shapes(form: Form) -> str:
@@ -203,7 +205,8 @@ def _format(schema: Schema) -> Iterator[str]:
     yield f"### `{schema.format}`\n"
     members = {g: "all" if kinds == {*own} else _listed(schema, kinds) for g, kinds in schema.groups.items()}
     groups = "; ".join(f"group `{g}`: {kinds}" for g, kinds in members.items())
-    yield "Kinds: " + ", ".join(f"`{kind}`" for kind in own) + (f"; {groups}" if groups else "") + ".\n"
+    alone = frozenset(own).difference(*(k for k in schema.groups.values() if k != {*own}))
+    yield f"Kinds: {'; '.join(filter(None, (_listed(schema, alone), groups)))}.\n"
     common = {"instance", *own, *schema.groups}
     links = [
         (f"`{name}`", f"{_kinds(schema, kinds)} → {'several ' * link.many}{_kinds(schema, to)}", link.doc)

@@ -157,7 +157,7 @@ TYPE = Section(
         ),
         **{
             name: named(
-                f"The {name} over what a link leads to, by output: LINK.OUTPUT or DEFAULT.", refer("source")
+                "For each output, the values along a link to reduce: LINK.OUTPUT or DEFAULT.", refer("source")
             )
             for name in SIMPLE
         },

@@ -30,7 +30,7 @@ OPTIMIZER = Section(
         "name": word("Its name.", OPTIMIZERS),
         "rate": number("The learning rate."),
         "decay": number("Weight decay of all parameters."),
-        **{name: number(f"PyTorch's {name}.") for name in ("momentum", "beta1", "beta2", "epsilon")},
+        **{name: number("As in torch.optim.") for name in ("momentum", "beta1", "beta2", "epsilon")},
     },
     ("name",),
 )
