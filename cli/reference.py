@@ -32,11 +32,12 @@ The output of `abw COMMAND --help`; `abw --help` has a line for each. `abw --ins
 _SHARED = """\
 ## Shared options
 
-All commands have `--quiet` and `--json`, all benches also `--save` and `--compare`. Each command names the others that it has. `abw bench NAME --help` explains what a bench measures and prints.
-"""  # noqa: E501
-# The options of every command or bench.
-EVERY = "--quiet", "--json", "--save", "--compare"
-_BENCH = "abw bench "
+All commands have `--quiet` and `--json`. Each names the others that it has.
+"""
+# The options of every command.
+EVERY = "--quiet", "--json"
+# Benches are listed; `--help` has their options.
+BENCH = "abw bench"
 # What so many commands have in the same words is described once.
 SEVERAL = 2
 
@@ -54,19 +55,28 @@ def _walk(name: str, command: Command) -> Iterator[tuple[str, Command]]:
 
 def reference() -> str:
     """The page, as Markdown."""
-    named = {name: command for name, command in commands().items() if name != "abw"}
+    every = commands()
+    named = {name: command for name, command in every.items() if name != "abw" and not is_bench(name)}
+    shared = _shared(named.values())
     lines = [_HEAD, ", ".join([*map(_link, named), "[shared options](#shared-options)"]) + ".", "", _SHARED]
-    shared = {
-        bench: _shared(command for name, command in named.items() if name.startswith(_BENCH) is bench)
-        for bench in (False, True)
-    }
-    for bench, rows in shared.items():
-        lines += ["Benches:\n"] if bench else []
-        said = shared[False].values() if bench else ()
-        lines.extend(_list(row for row in rows.values() if row not in said))
+    lines.extend(_list(shared.values()))
     for name, command in named.items():
-        lines.extend(_command(name, command, shared[name.startswith(_BENCH)]))
+        lines.extend(_command(name, command, shared))
+        if name == BENCH:
+            lines.append("`abw bench NAME --help` explains what a bench measures and its options.\n")
+            benches = ((each, bench) for each, bench in every.items() if is_bench(each))
+            lines.extend(_list((f"`{each}`", _about(bench), "") for each, bench in benches))
     return "\n".join(lines)
+
+
+def is_bench(name: str) -> bool:
+    """Whether the full name of a command is that of a bench."""
+    return name.startswith(f"{BENCH} ")
+
+
+def _about(command: Command) -> str:
+    """The first line of a command's help."""
+    return inspect.cleandoc(command.help).partition("\n")[0]
 
 
 def _link(name: str) -> str:
@@ -102,8 +112,7 @@ def _command(name: str, command: Command, shared: Mapping[str, Row]) -> Iterator
     yield f"## {name}\n"
     if shown or inner:
         yield f"`{name}{shown}{' [OPTIONS]' if options else ''}{inner}`\n"
-    help = inspect.cleandoc(command.help)
-    yield (help.partition("\n\n")[0] if name.startswith(_BENCH) else help) + "\n"
+    yield inspect.cleandoc(command.help) + "\n"
     rows = [*_arguments(command), *options]
     is_shared = {row: shared.get(_name(row), ("", "", ""))[:2] == row[:2] for row in rows}
     if own := [row for row in rows if not is_shared[row]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from abw.cli.reference import EVERY, commands, reference
+from abw.cli.reference import BENCH, EVERY, commands, is_bench, reference
 from abw.core.exec.registry import EXECUTORS
 from tests.cli.conftest import Abw
 
@@ -21,7 +21,9 @@ def test_every_command_has_a_section_with_all_its_options() -> None:
     sections = {text.partition("\n")[0]: text for text in reference().split("\n## ")[1:]}
     shared = sections.pop("Shared options")
     there_are = commands()
-    assert set(sections) == {*there_are} - {"abw"}
+    benches = {name for name in there_are if is_bench(name)}
+    assert set(sections) == {*there_are} - {"abw"} - benches
+    assert set(re.findall(r"^- `(abw bench [\w-]+)`: \w+", sections[BENCH], re.MULTILINE)) == benches
     for name, section in sections.items():
         for param in there_are[name].params:
             if param.param_type_name == "option":
