@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+R = TypeVar("R")
+
+# The header of an answer that says how long its body is, as the server writes it.
+LENGTH = b"content-length: "
 # Called with the status (0: the connection broke) and the bytes of the answer.
 Done = Callable[[int, bytes], None]
 
@@ -23,11 +28,11 @@ class Asker(asyncio.Protocol):
     """A connection that asks one thing at a time."""
 
     def __init__(self) -> None:
-        self._said = bytearray()
-        self._size = 0  # of the answer that is coming; 0: its head is not there
-        self._status = 0
+        self._said = b""  # of the answer that is coming
+        self._size = 0  # of the whole answer; 0: its head is not there
         self._done: Done | None = None
         self._transport: Any = None
+        self.open = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the connection."""
@@ -40,24 +45,20 @@ class Asker(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take a part of the answer."""
-        said = self._said
-        said += data
+        self._said = said = self._said + data if self._said else data
         if not self._size:
             end = said.find(b"\r\n\r\n") + 4
             if end < 4:
                 return
-            head = bytes(said[:end]).lower()
-            at = head.index(b"content-length: ") + 16
-            self._size = end + int(head[at : head.index(b"\r", at)])
-            self._status = int(head[9:12])
+            at = said.index(LENGTH, 0, end) + len(LENGTH)
+            self._size = end + int(said[at : said.index(b"\r", at)])
         if len(said) >= self._size:
-            answer = bytes(said[: self._size])
-            said.clear()
-            self._size = 0
-            self._end(self._status, answer)
+            self._said, self._size = b"", 0
+            self._end(int(said[9:12]), said)
 
     def connection_lost(self, _: Exception | None) -> None:
         """Tell whoever waits."""
+        self.open = False
         self._end(0, b"")
 
     def close(self) -> None:
@@ -81,7 +82,7 @@ class Client:
 
         Requests, failed ones, requests a second, seconds of the median and of the slowest hundredth.
         """
-        found = asyncio.run(closed_loop(port, self.bodies, connections, seconds))
+        found = _run(closed_loop(port, self.bodies, connections, seconds))
         took = sorted(seconds for several in found.values() for seconds in several)
         count = len(took)
         failed = count - len(found[200])
@@ -93,7 +94,7 @@ class Client:
         By status: answers a second, and seconds from when a request was due to its answer. `unsent`: requests
         for which no connection was free.
         """
-        found, unsent = asyncio.run(open_loop(port, self.bodies, connections, seconds, rate))
+        found, unsent = _run(open_loop(port, self.bodies, connections, seconds, rate))
         by_status = {
             status: {"per_second": len(took) / seconds, **_tails(sorted(took))}
             for status, took in sorted(found.items())
@@ -101,28 +102,46 @@ class Client:
         return {"statuses": by_status, "unsent": unsent}
 
 
+def _run(work: Coroutine[Any, Any, R]) -> R:
+    """Run work in a loop that takes as little of the processor as there is."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
 async def closed_loop(
     port: int, bodies: Sequence[bytes], connections: int, seconds: float
 ) -> dict[int, list[float]]:
     """Seconds of each answer by status, of connections that ask again when they are answered."""
+    loop = asyncio.get_running_loop()
     found: dict[int, list[float]] = defaultdict(list)
+    ended = loop.create_future()
+    requests = [request_of(body) for body in bodies]
+    askers = [(await loop.create_connection(Asker, "127.0.0.1", port))[1] for _ in range(connections)]
+    numbers, busy = count(), connections
     end = time.perf_counter() + seconds
 
-    async def connection(number: int) -> None:
-        loop = asyncio.get_running_loop()
-        _, asker = await loop.create_connection(Asker, "127.0.0.1", port)
-        while (asked := time.perf_counter()) < end:
-            answered: asyncio.Future[int] = loop.create_future()
+    def ask(asker: Asker) -> None:
+        asked = time.perf_counter()
 
-            def done(status: int, _: bytes, answered: asyncio.Future[int] = answered) -> None:
-                answered.set_result(status)
+        def done(status: int, _: bytes) -> None:
+            nonlocal busy
+            found[status].append(time.perf_counter() - asked)
+            if status and time.perf_counter() < end:
+                ask(asker)
+                return
+            busy -= 1
+            if not busy:
+                ended.set_result(None)
 
-            asker.ask(request_of(bodies[number % len(bodies)]), done)
-            found[await answered].append(time.perf_counter() - asked)
-            number += connections
+        asker.ask(requests[next(numbers) % len(requests)], done)
+
+    for asker in askers:
+        ask(asker)
+    await ended
+    for asker in askers:
         asker.close()
-
-    await asyncio.gather(*map(connection, range(connections)))
     return found
 
 
@@ -131,33 +150,37 @@ async def open_loop(
 ) -> tuple[dict[int, list[float]], int]:
     """Seconds of each answer by status, of requests at a fixed rate, and how many had no connection."""
     loop = asyncio.get_running_loop()
-    free = [(await loop.create_connection(Asker, "127.0.0.1", port))[1] for _ in range(connections)]
+    requests = [request_of(body) for body in bodies]
+    opened = [(await loop.create_connection(Asker, "127.0.0.1", port))[1] for _ in range(connections)]
+    free = deque(opened)
     found: dict[int, list[float]] = defaultdict(list)
     unsent = asked = 0
 
-    def ask(due: float, body: bytes) -> None:
-        asker = free.pop()
+    def ask(due: float, request: bytes) -> bool:
+        while free and not free[0].open:
+            free.popleft()
+        if not free:
+            return False
+        asker = free.popleft()
 
         def done(status: int, _: bytes) -> None:
             found[status].append(time.perf_counter() - due)
             if status:
                 free.append(asker)
 
-        asker.ask(request_of(body), done)
+        asker.ask(request, done)
+        return True
 
     begun, total = time.perf_counter(), int(rate * seconds)
     while asked < total:
         while asked < total and (due := begun + asked / rate) <= time.perf_counter():
-            if free:
-                ask(due, bodies[asked % len(bodies)])
-            else:
-                unsent += 1
+            unsent += not ask(due, requests[asked % len(requests)])
             asked += 1
         await asyncio.sleep(0.001)
     last = time.perf_counter() + 5.0
     while sum(map(len, found.values())) < total - unsent and time.perf_counter() < last:
         await asyncio.sleep(0.01)
-    for asker in free:
+    for asker in opened:
         asker.close()
     return found, unsent
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import orjson
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, SpecError, printable
+from abw.core.serve.requests import LINES, Request
 from abw.core.store.outputs import Column, Output, whole_numbers
 from abw.core.store.outputs import line_of as written
 
@@ -18,7 +20,7 @@ from abw.core.store.outputs import line_of as written
 Part = tuple[Column, int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     """The answer of one instance: its result, or the error.
 
@@ -33,7 +35,7 @@ class Answer:
     status: int = 422
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reply:
     """A reply: HTTP status, body, and the bytes of JSON at its beginning if more follows."""
 
@@ -83,22 +85,77 @@ def told(error: AbwError, line: int) -> dict[str, Any]:
 def as_tensors(
     answers: Sequence[Answer],
     asked: Mapping[str, Any],
-    tensors: Callable[[Sequence[Answer]], Mapping[str, NDArray[Any]]],
+    tensors: Callable[[Sequence[Answer], int], Mapping[str, NDArray[Any]]],
+    first: int = 0,
 ) -> Reply:
     """Write the tensors of all instances together, or 422 if one of them is wrong.
 
     `asked`: the `model`'s name; the request's `id`; `outputs`: names of the requested ones (none: all), each
-    with whether it is sent as bytes; `binary`: the same for outputs that are not named.
+    with whether it is sent as bytes; `binary`: the same for outputs that are not named. `first`: the
+    number of the first instance.
     """
-    for number, answer in enumerate(answers):
+    for number, answer in enumerate(answers, first):
         if answer.error is not None:
             return refused(number, told(answer.error, number), answer.status)
     try:
-        found = tensors(answers)
+        found = tensors(answers, first)
     except AbwError as error:
-        said = {"error": f"{error.message} (/v1/predict answers in JSON)"}
-        return Reply(422, orjson.dumps(said))
+        return _unlike(error.message)
     return tensors_said(found, asked)
+
+
+def joined(parts: Mapping[int, Reply], request: Request) -> Reply:
+    """Join the replies to the pieces of a request; `parts`: by their first instances, in order."""
+    replies = list(parts.values())
+    if request.form == LINES:
+        status = min((each.status for each in replies), key=lambda status: (status != 200, -status))
+        return Reply(status, b"".join(each.body for each in replies))
+    if failed := next((each for each in replies if each.status != 200), None):
+        return failed
+    pieces = {first: _read_tensors(reply) for first, reply in parts.items()}
+    found = {}
+    for name in (names := pieces[0].keys()):
+        values: list[NDArray[Any]] = []
+        for first, tensors in pieces.items():
+            if tensors.keys() != names:
+                now, was = ", ".join(tensors), ", ".join(names)
+                return _unlike(f"instance {first}: {now} is returned, before it was {was}")
+            piece = tensors[name]
+            if values and _ends(name, piece):
+                piece = piece[1:] + values[-1][-1]
+            elif len(piece) and values and (now := _kind(piece)) != (was := _kind(values[0])):
+                return _unlike(f"instance {first}: '{name}' is {now}, before it was {was}")
+            if len(piece):
+                values.append(piece)
+        found[name] = np.concatenate(values or [pieces[0][name]])
+    return tensors_said(found, request.asked)
+
+
+def _read_tensors(reply: Reply) -> dict[str, NDArray[Any]]:
+    """Read a reply that has all tensors as bytes."""
+    found, at = {}, reply.json_bytes
+    types = {name: dtype for dtype, name in DATATYPES.items()}
+    for entry in orjson.loads(reply.body[:at])["outputs"]:
+        shape = entry["shape"]
+        values = np.frombuffer(reply.body, types[entry["datatype"]], math.prod(shape), at)
+        found[entry["name"]] = values.reshape(shape)
+        at += values.nbytes
+    return found
+
+
+def _ends(name: str, values: NDArray[Any]) -> bool:
+    """Whether a tensor says where the values of instances end."""
+    return name.endswith(".offsets") and values.dtype == np.int64
+
+
+def _kind(values: NDArray[Any]) -> str:
+    """The type and shape of a value."""
+    return f"{values.dtype} {list(values.shape[1:]) or ''}".strip()
+
+
+def _unlike(message: str) -> Reply:
+    """Refuse what tensors cannot hold."""
+    return Reply(422, orjson.dumps({"error": f"{message} (/v1/predict answers in JSON)"}))
 
 
 def tensors_of(answers: Sequence[Answer], outputs: Sequence[Output]) -> dict[str, NDArray[Any]]:

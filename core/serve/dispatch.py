@@ -8,10 +8,11 @@ import sys
 import time
 from typing import Any
 
-from abw.core.serve.answers import Reply
+from abw.core.serve.answers import Reply, joined
 from abw.core.serve.fleet import Fleet, Plan
 from abw.core.serve.link import Asked, Link
 from abw.core.serve.metrics import ModelMetrics
+from abw.core.serve.pace import Pace
 from abw.core.serve.queue import Piece, RequestQueue, Waiting
 from abw.core.serve.requests import BodyError
 from abw.core.serve.settings import Limits, Loading
@@ -25,8 +26,6 @@ STUCK = 10.0
 # time; the rest is for a machine that is busy. Answers a second would be no measure: they fall with what is
 # let in.
 ADMITTED = 0.4
-# How much the last mini-batch counts in the seconds of an instance.
-NEWEST = 0.2
 # What an engine has ahead takes this part of a request's time at most.
 AHEAD = 0.2
 # What is left of a server's lag, in hearing an engine, after a mini-batch that it heard in time.
@@ -44,13 +43,13 @@ class Dispatcher:
     ) -> None:
         """`engines` get requests, `spares` replace them; `module`: what they run, if not the loading's."""
         self.limits = limits
-        self.queue: RequestQueue[Asked] = RequestQueue(limits.queue)
+        self.queue: RequestQueue[Asked] = RequestQueue(limits.queue, limits.batch)
         self.about: dict[str, Any] | None = None
         self._plan = Plan(loading, limits, module or loading.module, engines, spares)
         self._fleet = Fleet(self._plan, self)
         self._retired: list[Fleet] = []
         self.metrics = ModelMetrics()
-        self._each = 0.0  # seconds that an engine needs for an instance
+        self._pace = Pace()
         self._lag = 0.0  # seconds from an engine's answer to when it is heard
         self._fed = False  # whether idle engines will be fed soon
         self._loader: asyncio.Task[None] | None = None
@@ -69,7 +68,7 @@ class Dispatcher:
     @property
     def soon(self) -> int:
         """Whole seconds after which a request that is refused now may come again."""
-        wait = self.queue.instances * self._each / max(1, len(self._fleet.serving))
+        wait = self.queue.instances * self._pace.each / max(1, len(self._fleet.serving))
         return max(1, math.ceil(wait))
 
     async def run(self) -> None:
@@ -156,7 +155,8 @@ class Dispatcher:
             link.batches.popleft()
             link.begun = time.monotonic()
             self._lag = max(link.begun - said["at"], LASTING * self._lag)
-            self._admit(said["seconds"] / batch.instances)
+            self._pace.add(said["seconds"], batch.instances, large=batch.large)
+            self._admit()
             self.opened(link)
         at = 0  # in the bodies
         for piece, (_, status, size, json_bytes, wrong) in replied:
@@ -208,12 +208,14 @@ class Dispatcher:
         now = time.monotonic()
         ahead = min(self._lag, AHEAD * self.limits.timeout)
         while not link.batches or (
-            sum(batch.instances for batch in link.batches) * self._each < ahead and not self.queue.suspicious
+            sum(batch.instances for batch in link.batches) * self._pace.each < ahead
+            and not self.queue.suspicious
         ):
-            pieces = self.queue.take(self.limits.batch, now)
+            pieces = self.queue.take(now, self._pace.piece)
             if not pieces:
                 break
-            self.metrics.batch.add(link.send(pieces, now).instances)
+            batch = link.send(pieces, now, large=self.queue.large(pieces[0].waiting))
+            self.metrics.batch.add(batch.instances)
             for piece in pieces:
                 if not piece.first:
                     self.metrics.waited.add(now - piece.waiting.since)
@@ -221,12 +223,11 @@ class Dispatcher:
                 break
         return bool(link.batches)
 
-    def _admit(self, each: float) -> None:
-        """Note the seconds of an instance, and how many may wait."""
-        self._each = each if not self._each else self._each + NEWEST * (each - self._each)
+    def _admit(self) -> None:
+        """Set how many instances may wait."""
         engines = max(1, len(self._fleet.serving))
-        many = ADMITTED * self.limits.timeout * engines / max(self._each, 1e-9)
-        self.queue.room = max(self.limits.batch, int(min(many, self.limits.queue)))
+        many = ADMITTED * self.limits.timeout * engines / max(self._pace.each, 1e-9)
+        self.queue.room = int(min(max(many, self.limits.batch), self.limits.queue))
 
     def _settle(self, piece: Piece[Asked], reply: Reply) -> None:
         """Note the reply to a piece, and answer the request if that was its last one."""
@@ -235,8 +236,7 @@ class Dispatcher:
             waiting.parts[piece.first] = piece.last - piece.first, reply
             if sum(size for size, _ in waiting.parts.values()) < waiting.instances:
                 return
-            replies = [waiting.parts[first][1] for first in sorted(waiting.parts)]
-            status = min((each.status for each in replies), key=lambda status: (status != 200, -status))
-            reply = Reply(status, b"".join(each.body for each in replies))
+            parts = {first: waiting.parts[first][1] for first in sorted(waiting.parts)}
+            reply = joined(parts, waiting.asked.request)
         self.metrics.answered += waiting.instances
         waiting.asked.answer(reply)

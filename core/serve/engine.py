@@ -49,7 +49,7 @@ class Engine(BatchEngine):
         """Write an answer as `abw run` does."""
         return line_of(answer.name, line, self.model.outputs, answer.given)
 
-    def tensors(self, answers: Sequence[Answer]) -> Mapping[str, Any]:
+    def tensors(self, answers: Sequence[Answer], first: int) -> Mapping[str, Any]:
         """Collect outputs in arrays (`tensors_of`)."""
         return tensors_of(answers, self.model.outputs)
 

@@ -38,10 +38,14 @@ Hear = Callable[["Link", Any, bytes], None]
 
 @dataclass(slots=True)
 class Batch:
-    """What an engine runs together: pieces of requests by number, with so many `instances`."""
+    """What an engine runs together: pieces of requests by number, with so many `instances`.
+
+    `large`: of requests that run in pieces.
+    """
 
     pieces: dict[int, Piece[Asked]]
     instances: int
+    large: bool
 
 
 class Link(asyncio.Protocol):
@@ -95,10 +99,10 @@ class Link(asyncio.Protocol):
         """The pieces that the engine has and somebody waits for."""
         return [piece for batch in self.batches for piece in batch.pieces.values() if not piece.stale]
 
-    def send(self, pieces: Sequence[Piece[Asked]], now: float) -> Batch:
+    def send(self, pieces: Sequence[Piece[Asked]], now: float, *, large: bool) -> Batch:
         """Let the engine run pieces of requests, all together, after what it has."""
         assert self._transport is not None
-        batch = Batch(dict(enumerate(pieces)), sum(piece.last - piece.first for piece in pieces))
+        batch = Batch(dict(enumerate(pieces)), sum(piece.last - piece.first for piece in pieces), large)
         if not self.batches:
             self.begun = now
         self.batches.append(batch)

@@ -83,9 +83,9 @@ class ProgramEngine(BatchEngine):
         """Write an answer as `abw run` does."""
         return line_of(Row(answer.name, line, f"line {line}", answer.given))
 
-    def tensors(self, answers: Sequence[Answer]) -> Mapping[str, Any]:
+    def tensors(self, answers: Sequence[Answer], first: int) -> Mapping[str, Any]:
         """Collect returned arrays, as `abw run --output FILE.npz` does."""
-        return _tensors([Row("", 0, f"instance {n}", each.given) for n, each in enumerate(answers)])
+        return _tensors([Row("", 0, f"instance {n}", each.given) for n, each in enumerate(answers, first)])
 
     def answers(self, batch: RequestBatch) -> Iterator[Found]:
         """Yield what each program returned, or why it failed; None after each round. Errors: AbwError."""

@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
-# A request of more than a mini-batch divided by this is large. While others wait, too, or did in the last
-# `MEMORY` mini-batches, all large ones together get this share of one.
+# A request of more than a mini-batch divided by this is large.
 SHARE = 4
-MEMORY = 8
+# Seconds after a small request was taken in which large ones leave room for the next one.
+MEMORY = 1.0
 
 
 class FullError(Exception):
@@ -22,16 +22,15 @@ class FullError(Exception):
 class Waiting(Generic[T]):
     """A request of some `instances`, to be answered before `deadline`, on behalf of `asked`.
 
-    `whole`: its instances run together. `gone`: it was answered, or nobody waits for it. `suspect`: it ran
-    when an engine died, and runs alone now. `taken`: instances that an engine has got; `attempt` grows when
-    they have to run again. `parts`: what came of the pieces so far, by their first instances.
+    `gone`: it was answered, or nobody waits for it. `suspect`: it ran when an engine died, and runs alone
+    now. `taken`: instances that an engine has got; `attempt` grows when they have to run again. `parts`: what
+    came of the pieces so far, by their first instances.
     """
 
     asked: T
     instances: int
     deadline: float
     since: float = 0.0
-    whole: bool = False
     gone: bool = False
     suspect: bool = False
     taken: int = 0
@@ -39,7 +38,7 @@ class Waiting(Generic[T]):
     parts: dict[int, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Piece(Generic[T]):
     """Instances `first` to `last` of a request, in its present attempt."""
 
@@ -55,24 +54,27 @@ class Piece(Generic[T]):
 
 
 class RequestQueue(Generic[T]):
-    """A queue for at most `room` instances; requests that are gone take no room.
+    """A queue for at most `room` instances, of which mini-batches have `batch`; gone requests take no room.
 
-    First come, first served, but a large request gets a piece at a time and then waits behind the others.
-    `instances`: those that wait. `room` may change; an empty queue takes any request of up to `most`.
+    First come, first served, among small requests and among large ones, which take turns. A small request
+    runs in one mini-batch, a large one in pieces; after each it waits behind the other large ones.
+    `instances`: those that wait. `room` may change; an empty queue takes requests of up to its first value.
     """
 
-    def __init__(self, most: int) -> None:
-        self.room = self.most = most
+    def __init__(self, room: int, batch: int) -> None:
+        self.room = self._most = room
+        self.batch = batch
         self.instances = 0
-        self._line: deque[Waiting[T]] = deque()
+        self._small: deque[Waiting[T]] = deque()
+        self._large: deque[Waiting[T]] = deque()
         self._suspects: deque[Waiting[T]] = deque()
-        self._mixed = 0  # mini-batches until large requests may fill one
-        self._large = 0  # the most instances of a request that is not large
+        self._turn_of_large = False
+        self._mixed_until = -1.0  # large requests leave room for small ones
 
     def __len__(self) -> int:
         """The number of requests that wait, at least in part."""
-        line = sum(not (w.gone or w.suspect) for w in self._line)
-        return line + sum(not w.gone for w in self._suspects)
+        lines = (*self._small, *self._large)
+        return sum(not (w.gone or w.suspect) for w in lines) + sum(not w.gone for w in self._suspects)
 
     @property
     def suspicious(self) -> bool:
@@ -82,17 +84,19 @@ class RequestQueue(Generic[T]):
     @property
     def full(self) -> bool:
         """Whether there is no room for a single instance."""
-        return bool(self.instances) and self.instances >= min(self.room, self.most)
+        return self.instances > 0 and self.instances >= self.room
+
+    def large(self, request: Waiting[T]) -> bool:
+        """Whether a request runs in pieces."""
+        return request.instances > max(1, self.batch // SHARE)
 
     def put(self, request: Waiting[T]) -> None:
         """Add a request. Raises FullError if there is no room for all of its instances."""
-        room = min(self.room, self.most) if self.instances else self.most
+        room = self.room if self.instances else self._most
         if self.instances + request.instances > room:
             raise FullError
         self.instances += request.instances
-        self._line.append(request)
-        if request.instances <= self._large:
-            self._mixed = MEMORY
+        (self._large if self.large(request) else self._small).append(request)
 
     def put_back(self, request: Waiting[T]) -> None:
         """Add a request that was taken and not answered, as a suspect, before all others."""
@@ -102,7 +106,7 @@ class RequestQueue(Generic[T]):
 
     def start_over(self) -> None:
         """Let requests that have begun and still wait run again from their first instance."""
-        for request in self._line:
+        for request in self._large:
             if request.taken and not request.gone and not request.suspect:
                 self._begin_again(request)
 
@@ -118,44 +122,52 @@ class RequestQueue(Generic[T]):
             request.gone = True
             self.instances -= request.instances - request.taken
 
-    def take(self, most: int, now: float) -> list[Piece[T]]:
-        """Take what runs next: `most` instances, or a single request with more; or one suspect.
+    def take(self, now: float, piece: int) -> list[Piece[T]]:
+        """Take a mini-batch: small requests, or instances of large ones; or one suspect.
 
+        While small requests come, mini-batches of large ones have `piece` instances, and small ones are next.
         Requests whose deadline has passed are dropped.
         """
         while self._suspects:
             first = self._suspects.popleft()
             if self._alive(first, now):
                 return [self._piece(first, first.instances)]
-        large = self._large = max(1, most // SHARE)
-        free, others = most, most if self._mixed <= 0 else large  # room of all, and of large ones
+        small, large = self._first(self._small, now), self._first(self._large, now)
+        if small is not None:
+            self._mixed_until = now + MEMORY
+        if large is not None and (small is None or self._turn_of_large):
+            self._turn_of_large = False
+            return self._pieces(now, min(piece, self.batch) if now <= self._mixed_until else self.batch)
+        self._turn_of_large = True
+        return self._whole(now)
+
+    def _whole(self, now: float) -> list[Piece[T]]:
+        """Take small requests."""
         taken: list[Piece[T]] = []
-        held: list[Waiting[T]] = []
-        behind: list[Waiting[T]] = []
-        while self._line and free > 0:
-            first = self._line.popleft()
-            if first.suspect or not self._alive(first, now):
-                continue
-            if first.whole or first.instances <= large:
-                if taken and first.instances > free:
-                    self._line.appendleft(first)
-                    break
-                count = first.instances
-                self._mixed = MEMORY
-            else:
-                count = min(first.instances - first.taken, free, others)
-                if not count:
-                    held.append(first)
-                    continue
-                others -= count
-                if first.taken + count < first.instances:
-                    behind.append(first)
+        free = self.batch
+        while (first := self._first(self._small, now)) and first.instances <= free:
+            self._small.popleft()
+            free -= first.instances
+            taken.append(self._piece(first, first.instances))
+        return taken
+
+    def _pieces(self, now: float, free: int) -> list[Piece[T]]:
+        """Take `free` instances of large requests."""
+        taken: list[Piece[T]] = []
+        while free and (first := self._first(self._large, now)):
+            self._large.popleft()
+            count = min(first.instances - first.taken, free)
             free -= count
             taken.append(self._piece(first, count))
-        self._line.extendleft(reversed(held))
-        self._line.extend(behind)
-        self._mixed -= bool(taken) and self._mixed > 0
+            if first.taken < first.instances:
+                self._large.append(first)
         return taken
+
+    def _first(self, line: deque[Waiting[T]], now: float) -> Waiting[T] | None:
+        """The first request that is waited for; those before it are dropped."""
+        while line and (line[0].suspect or not self._alive(line[0], now)):
+            line.popleft()
+        return line[0] if line else None
 
     def _alive(self, request: Waiting[T], now: float) -> bool:
         """Whether a request is waited for; one whose time is over is dropped."""

@@ -88,7 +88,7 @@ class BatchEngine(ABC):
 
     def _reply(self, request: Request, answers: Sequence[Answer]) -> tuple[Reply, int]:
         if request.form == TENSORS:
-            reply = as_tensors(answers, request.asked, self.tensors)
+            reply = as_tensors(answers, request.asked, self.tensors, request.first)
         else:
             reply = as_lines(answers, request.lines, self.line)
         return reply, sum(answer.error is not None for answer in answers)
@@ -110,8 +110,8 @@ class BatchEngine(ABC):
         """Write an answer as a JSON line. Errors: AbwError."""
 
     @abstractmethod
-    def tensors(self, answers: Sequence[Answer]) -> Mapping[str, Any]:
-        """Collect answers in arrays. Errors: AbwError."""
+    def tensors(self, answers: Sequence[Answer], first: int) -> Mapping[str, Any]:
+        """Collect answers in arrays; `first`: the number of the first in its request. Errors: AbwError."""
 
 
 def wrong(errors: Mapping[int, AbwError]) -> Iterator[tuple[int, Answer]]:

@@ -16,6 +16,8 @@ JSON_TYPES = ("application/json", "application/jsonl", "application/x-ndjson", "
 
 # The forms of replies.
 LINES, TENSORS = "lines", "tensors"
+# Asks for all tensors, as bytes (`as_tensors`).
+ALL: Mapping[str, Any] = {"model": "", "id": "", "outputs": {}, "binary": True}
 
 
 class BodyError(Exception):
@@ -27,7 +29,7 @@ class BodyError(Exception):
         self.place = place
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
     """The instances of a request, or some of them: texts, of JSON values if `json`.
 
@@ -47,9 +49,14 @@ class Request:
         return len(self.texts)
 
     def document(self, first: int = 0, last: int | None = None) -> list[Any]:
-        """The arguments of instances `first` to `last` of the same request, as they are sent to an engine."""
+        """The arguments of instances `first` to `last` of the same request, as they are sent to an engine.
+
+        Tensors of only some of its instances are all asked for, as bytes: they are joined (`joined`).
+        """
         some = slice(first, last)
-        return [self.form, self.json, self.texts[some], list(self.lines[some]), self.asked, first]
+        texts = self.texts[some]
+        asked = self.asked if len(texts) == len(self) else ALL
+        return [self.form, self.json, texts, list(self.lines[some]), asked, first]
 
 
 def of_lines(body: bytes, content_type: str, format: str) -> Request:

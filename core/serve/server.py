@@ -25,6 +25,8 @@ from abw.core.serve.settings import Limits, Serving
 
 # Is called with the models' names and a server's address.
 Report = Callable[[str, str], None]
+# Connections that the system keeps until they are accepted; it drops what comes beyond for a second.
+BACKLOG = 2048
 # Python's collector looks at what a request leaves behind only after so many objects: requests are freed as
 # their references end.
 COLLECTED = (50_000, 50, 100)
@@ -59,7 +61,7 @@ def _listening(serving: Serving) -> Iterator[socket.socket]:
             listener = _unix(path)
         else:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            listener = socket.create_server((host, port), family=family, backlog=2048)
+            listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except (OSError, UnicodeError) as error:
         reason = error.strerror or str(error) if isinstance(error, OSError) else "this is no host's name"
         where = f"{host}:{port}" if path is None else path
@@ -83,7 +85,7 @@ def _unix(path: Path) -> socket.socket:
                     raise OSError(0, "a server listens there")
             path.unlink()
         listener.bind(str(path))
-        listener.listen(2048)
+        listener.listen(BACKLOG)
     except OSError:
         listener.close()
         raise
@@ -159,9 +161,11 @@ class _Server:
         """Serve until the end."""
         loop, service = asyncio.get_running_loop(), self._service
         if listener.family == socket.AF_UNIX:
-            server = await loop.create_unix_server(lambda: Connection(service), sock=listener)
+            server = await loop.create_unix_server(
+                partial(Connection, service), sock=listener, backlog=BACKLOG
+            )
         else:
-            server = await loop.create_server(lambda: Connection(service), sock=listener)
+            server = await loop.create_server(partial(Connection, service), sock=listener, backlog=BACKLOG)
         ticking = asyncio.create_task(self._tick())
         with self._signals():
             await self._ending.wait()

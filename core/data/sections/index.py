@@ -7,7 +7,7 @@ the file: it is read once, however many processes run shards of it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,7 +22,7 @@ from abw.core.base.cores import usable_cores
 from abw.core.base.errors import AbwError
 from abw.core.base.files import read_json, replacing
 from abw.core.data.feed import Section, open_data
-from abw.core.data.sections.begins import START, Place, begins, by_lines
+from abw.core.data.sections.begins import START, Place, begins, left_over
 
 Longs = NDArray[np.int64]
 
@@ -146,7 +146,7 @@ def _stored(file: Path, path: Path, format: str) -> Index | None:
 def made(path: Path, format: str) -> Index:
     """Make the index of a file, on all cores. Errors: DataError where it cannot be read.
 
-    Cost: 0.1 ns a byte to hash it and what `begins` costs, of lattices and plans on one core.
+    Cost: 0.1 ns a byte to hash it and what `begins` costs.
     """
     size = path.stat().st_size if path.is_file() else 0
     spacing = max(SPACING, -(-size // PLACES))
@@ -155,11 +155,8 @@ def made(path: Path, format: str) -> Index:
         pass
     with ThreadPoolExecutor(max(1, min(usable_cores(), len(starts)))) as pool:
         hashes = pool.map(lambda at: _hash(path, at, at + spacing), starts)
-        if by_lines(format):
-            blocks = list(pool.map(lambda at: _look(path, format, at, at + spacing), starts))
-            places, count = _together(blocks)
-        else:
-            places, count = _in_order(path, format, spacing)
+        blocks = pool.map(lambda at: _look(path, format, at, at + spacing), starts)
+        places, count = _together(path, format, blocks)
         digest = xxhash.xxh64(size.to_bytes(8, "little") + b"".join(hashes)).hexdigest()
     return Index(path, format, size, digest, count, places)
 
@@ -174,21 +171,37 @@ def _hash(path: Path, begin: int, end: int) -> bytes:
     return hashed.digest()
 
 
-# The first instance of a block, its line counted from the block's first; the numbers of instances and lines.
-Block = tuple[Place | None, int, int]
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What lines from `begin` to `end` hold, if `before` is left of the instance before them (`left_over`).
+
+    `place`: of the first instance that begins there, counted from the first line; `count`: instances that do;
+    `lines`: how many there are; `behind`: what is left of the last instance.
+    """
+
+    begin: int
+    end: int
+    before: int
+    place: Place | None
+    count: int
+    lines: int
+    behind: int
 
 
 def _look(path: Path, format: str, begin: int, end: int) -> Block:
     """Look at the lines that begin in a block."""
     first, last = (_line_from(path, at) for at in (begin, end))
-    place, count, state = None, 0, np.zeros(2, np.int64)
-    if first < last:
-        start = START if first == 0 else Place(first, 0, 0)
-        for offset, line, number in begins(path, format, start, last, state):
+    return _looked(path, format, first, last, left_over(path, format, first))
+
+
+def _looked(path: Path, format: str, begin: int, end: int, before: int) -> Block:
+    place, count, state = None, 0, np.array([0, before])
+    if begin < end:
+        for offset, line, number in begins(path, format, Place(begin, 0, 0), end, state):
             if place is None and len(number):
                 place = Place(int(offset[0]), int(line[0]), 0)
             count += len(number)
-    return place, count, int(state[0])
+    return Block(begin, end, before, place, count, *state.tolist())
 
 
 def _line_from(path: Path, at: int) -> int:
@@ -201,23 +214,14 @@ def _line_from(path: Path, at: int) -> int:
         return file.tell()
 
 
-def _together(blocks: list[Block]) -> tuple[Longs, int]:
-    """The places of blocks that were looked at alone, and the number of instances."""
-    places, lines, seen = [], 0, 0
-    for place, count, behind in blocks:
-        if place is not None:
-            places.append((place.offset, lines + place.line, seen))
-        lines, seen = lines + behind, seen + count
+def _together(path: Path, format: str, blocks: Iterable[Block]) -> tuple[Longs, int]:
+    """The places and the number of instances. Blocks that were guessed wrong are looked at again."""
+    places, lines, seen, behind = [], START.line, 0, left_over(path, format, 0)
+    for guessed in blocks:
+        block = guessed
+        if block.before != behind:
+            block = _looked(path, format, block.begin, block.end, behind)
+        if block.place is not None:
+            places.append((block.place.offset, lines + block.place.line, seen))
+        lines, seen, behind = lines + block.lines, seen + block.count, block.behind
     return np.array(places, np.int64).reshape(-1, 3).T.copy(), seen
-
-
-def _in_order(path: Path, format: str, spacing: int) -> tuple[Longs, int]:
-    """The places of a file that can be looked at only from its beginning, and the number of instances."""
-    places, seen, reached = [np.zeros((3, 0), np.int64)], 0, -1
-    for found in begins(path, format):
-        block = found[0] // spacing
-        firsts = np.flatnonzero(np.diff(block, prepend=reached) > 0)
-        places.append(np.array(found)[:, firsts])
-        seen += len(block)
-        reached = int(block[-1]) if len(block) else reached
-    return np.concatenate(places, axis=1), seen

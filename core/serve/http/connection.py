@@ -29,6 +29,13 @@ KEPT = 5.0
 LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPStatus}
 LINES[499] = b"HTTP/1.1 499 Client Closed Request\r\n"
 NDJSON, JSON = b"application/x-ndjson", b"application/json"
+CLOSE = b"connection: close\r\n"
+
+
+def written(status: int, kind: bytes, body: bytes, headers: bytes) -> bytes:
+    """Write an answer. `kind`: the content type; `headers`: further ones, a line each."""
+    form = b"%b%bcontent-type: %b\r\ncontent-length: %d\r\n\r\n%b"
+    return form % (LINES[status], headers, kind, len(body), body)
 
 
 class Exchange:
@@ -72,6 +79,9 @@ class Site(Protocol):
     most: int
     date: bytes
     connections: set[Connection]
+
+    def shed(self, data: bytes) -> bytes:
+        """The answer to a plain request that is refused because there is no room; empty for any other."""
 
     def later(self, connection: Connection) -> bool:
         """Whether what a connection has received is parsed later (`parse`), because much else has arrived."""
@@ -131,6 +141,8 @@ class Connection(asyncio.Protocol):
         """Take received bytes."""
         if self._held:
             self._held.append(data)
+        elif self._shed(data):
+            return
         elif self._site.later(self):
             self._held = [data]
         else:
@@ -139,8 +151,18 @@ class Connection(asyncio.Protocol):
     def parse(self) -> None:
         """Parse what was kept for later."""
         held, self._held = self._held, []
-        if held:
-            self._parse(b"".join(held))
+        if held and not self._shed(data := b"".join(held)):
+            self._parse(data)
+
+    def _shed(self, data: bytes) -> bool:
+        """Refuse a request for which there is no room, unless another one comes before it."""
+        if self._inside or self._current is not None or self._timer is not None or self._held:
+            return False
+        if self._deaf or self._full or self._ending or not (said := self._site.shed(data)):
+            return False
+        self._transport.write(said)
+        self.idle_since = time.monotonic()
+        return True
 
     def _parse(self, data: bytes) -> None:
         """Parse bytes, piece by piece."""
@@ -310,15 +332,10 @@ class Connection(asyncio.Protocol):
             return
         self._current = None
         alive = exchange.alive and not (self._ending and not self._behind)
-        said = b"%b%b%bcontent-type: %b\r\ncontent-length: %d\r\n%b\r\n%b" % (
-            LINES[status],
-            self._site.date,
-            more,
-            kind,
-            len(body),
-            b"" if alive else b"connection: close\r\n",
-            b"" if exchange.method == b"HEAD" else body,
-        )
+        headers = self._site.date + more if alive else self._site.date + more + CLOSE
+        said = written(status, kind, body, headers)
+        if exchange.method == b"HEAD":
+            said = said[: len(said) - len(body)]
         self._transport.write(said[self._ahead :] if self._ahead else said)
         self._ahead = 0
         if alive:
@@ -366,8 +383,7 @@ class Connection(asyncio.Protocol):
         else:
             self._site.count(status)
             body = orjson.dumps({"error": {"message": message}}, option=orjson.OPT_APPEND_NEWLINE)
-            head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-            self._transport.write(LINES[status] + self._site.date + head % len(body) + body)
+            self._transport.write(written(status, JSON, body, self._site.date + CLOSE))
         self._transport.write_eof()
         self._timer = self._loop.call_later(self._site.timeout, self._transport.close)
 

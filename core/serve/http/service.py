@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -16,11 +17,11 @@ import abw
 from abw.core.base.errors import AbwError
 from abw.core.serve.answers import Reply
 from abw.core.serve.dispatch import Dispatcher
-from abw.core.serve.http.connection import JSON, NDJSON, Connection, Exchange
+from abw.core.serve.http.connection import JSON, NDJSON, Connection, Exchange, written
 from abw.core.serve.link import Asked
 from abw.core.serve.metrics import Metrics
 from abw.core.serve.queue import FullError, Waiting
-from abw.core.serve.requests import TENSORS, BodyError, Request, of_lines, of_tensors
+from abw.core.serve.requests import BodyError, Request, of_lines, of_tensors
 from abw.core.serve.settings import Limits
 
 KSERVE_HEADER = b"inference-header-content-length"
@@ -54,7 +55,6 @@ class Inference:
             len(request),
             exchange.since + service.timeout,
             exchange.since,
-            whole=request.form == TENSORS,  # its tensors are of all instances
         )
 
     def answer(self, reply: Reply) -> None:
@@ -72,6 +72,14 @@ class Inference:
         self.service.close(self)
         self.service.decline(self.model, self.exchange, error, self.kind)
 
+
+# The head of a plain request for predictions: the model in its address, the bytes of its body. No header
+# changes how the body is read, or what is answered besides it.
+_HEADER = rb"(?!(?i:content-[le]|transfer-|connection|expect|upgrade))[!-9;-~]+:[^\r\n\0]*\r\n"
+PLAIN = re.compile(
+    rb"POST /v1/(?:models/([\w.-]+)/)?predict HTTP/1\.1\r\n"
+    rb"(?:%b)*(?i:content-length): ?(\d{1,9})\r\n(?:%b)*\r\n" % (_HEADER, _HEADER)
+)
 
 # Connections whose bytes are parsed before engines are heard again.
 TURN = 64
@@ -96,6 +104,7 @@ class Service:
         self._open: dict[Inference, None] = {}  # by their deadlines
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._refusals: dict[Dispatcher, tuple[int, bytes]] = {}  # for so many waiting instances
         self._fixed: dict[str, tuple[bytes, Handler]] = {
             "/": (b"GET", self._addresses),
             "/v1/predict": (b"POST", self._predict),
@@ -128,6 +137,7 @@ class Service:
     def tick(self) -> None:
         """Do what is due about once a second."""
         self.date = b"date: %b\r\n" % formatdate(usegmt=True).encode()
+        self._refusals.clear()
         now = time.monotonic()
         for connection in list(self.connections):
             connection.sweep(now)
@@ -135,6 +145,26 @@ class Service:
             model.tick()
 
     # What connections say.
+
+    def shed(self, data: bytes) -> bytes:
+        """The answer to a plain request that is refused because there is no room; empty for any other.
+
+        Under overload most requests are such.
+        """
+        full = [model for model in self.models if model.queue.full]
+        if not full or self.draining or (found := PLAIN.match(data)) is None:
+            return b""
+        model = self.find(found[1].decode()) if found[1] else self.models[0]
+        if model not in full or len(data) - found.end() != (size := int(found[2])) or size > self.most:
+            return b""
+        model.metrics.took["refused"].add(0.0)
+        self.count(429)
+        waiting, refusal = self._refusals.get(model, (0, b""))
+        if waiting != model.queue.instances:
+            headers = self.date + _again(model)
+            refusal = written(429, NDJSON, _why(self._full(model), NDJSON), headers)
+            self._refusals[model] = model.queue.instances, refusal
+        return refusal
 
     def later(self, connection: Connection) -> bool:
         """Whether what a connection has received is parsed later, because much else has arrived.
@@ -252,16 +282,13 @@ class Service:
         asked.model.queue.leave(asked.waiting)
 
     def decline(self, model: Dispatcher | None, exchange: Exchange, error: BodyError, kind: bytes) -> None:
-        """Answer a request for inference by an error; KServe's protocol requires a text."""
-        more = b""
-        if error.status in (429, 503):
-            more = b"retry-after: %d\r\n" % (model.soon if model else 1)
+        """Answer a request for inference by an error."""
+        more = _again(model) if error.status in (429, 503) else b""
         if model is not None:
             result = "late" if error.status == 504 else "refused"
             model.metrics.took[result].add(time.monotonic() - exchange.since)
-        said = {"error": str(error)} if kind == JSON else {"error": {"message": str(error), **error.place}}
         self.count(error.status)
-        exchange.send(error.status, kind, orjson.dumps(said, option=orjson.OPT_APPEND_NEWLINE), more)
+        exchange.send(error.status, kind, _why(error, kind), more)
 
     def _expire(self) -> None:
         """Answer requests whose time is over."""
@@ -361,6 +388,17 @@ class Service:
             _say(exchange, {"error": f"{error.message}{hint}: the model before it goes on"}, 500)
         else:
             _say(exchange, {"loaded": name})
+
+
+def _again(model: Dispatcher | None) -> bytes:
+    """The header with the seconds after which a refused request may come again."""
+    return b"retry-after: %d\r\n" % (model.soon if model else 1)
+
+
+def _why(error: BodyError, kind: bytes) -> bytes:
+    """Why there is no reply, as `kind` (the content type) has it."""
+    said = {"error": str(error)} if kind == JSON else {"error": {"message": str(error), **error.place}}
+    return orjson.dumps(said, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def _path(target: bytes) -> str:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -193,3 +194,32 @@ def test_the_hash_is_of_all_bytes(tmp_path: Path) -> None:
         hashes.add(made(path, "words").hash)
         content[at] ^= 1
     assert len(hashes) == 6
+
+
+@pytest.mark.parametrize("format", ["lattice", "plans", "trees"])
+def test_blocks_are_looked_at_side_by_side_once(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    monkeypatch.setattr(indices, "SPACING", 700)
+    if format == "plans":
+        lines = (root / "specs/plans/data/plans.jsonl").read_text().splitlines()
+        (tmp_path / "data").write_text(json.dumps([json.loads(line)[0] for line in lines[:20]], indent=1))
+    else:
+        written(tmp_path / "data", entries(root, format) * 5, format)
+    path = tmp_path / "data"
+    looked: list[int] = []
+    before = indices._looked
+
+    def counted(path: Path, format: str, begin: int, end: int, left: int) -> indices.Block:
+        looked.append(begin)
+        return before(path, format, begin, end, left)
+
+    monkeypatch.setattr(indices, "_looked", counted)
+    index = made(path, format)
+    assert len(looked) - 1 <= len(set(looked)) > 3  # in the last one nothing may begin
+    (offsets, lines_of, numbers) = (
+        np.concatenate(each) for each in zip(*module.begins(path, format), strict=True)
+    )
+    assert index.count == len(numbers)
+    firsts = np.unique(offsets // 700, return_index=True)[1]
+    np.testing.assert_array_equal(index.places, [offsets[firsts], lines_of[firsts], numbers[firsts]])

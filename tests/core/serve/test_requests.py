@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from functools import partial
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abw.core.base.errors import AbwError
-from abw.core.serve.answers import Answer, as_tensors, tensors_of
+from abw.core.script.returned import ReturnedArrays, Row
+from abw.core.serve.answers import Answer, Reply, as_tensors, joined, tensors_of
 from abw.core.serve.engine import windows_of
-from abw.core.serve.requests import BodyError, of_lines, of_tensors
+from abw.core.serve.requests import TENSORS, BodyError, Request, of_lines, of_tensors
 from abw.core.serve.wire import packed
+from abw.core.store.arrays import HeldArrays
 from abw.core.store.outputs import Column, Output
 
 
@@ -104,7 +108,10 @@ def test_tensors_have_values_and_offsets() -> None:
     outputs = (Output("y", (2,), False), Output("label", (), True, True))
     ends = [0, 2, 2, 5]
     answers = [Answer(i, ((column, ends[i], ends[i + 1]), (single, i, i + 1))) for i in range(3)]
-    tensors = partial(tensors_of, outputs=outputs)
+
+    def tensors(some: Sequence[Answer], _: int) -> Mapping[str, Any]:
+        return tensors_of(some, outputs)
+
     reply = as_tensors(answers, {"model": "m", "id": "", "outputs": {}, "binary": False}, tensors)
     found = {t["name"]: t for t in json.loads(reply.body)["outputs"]}
     assert found["y"]["shape"] == [5, 2] and found["y"]["data"] == list(range(10))
@@ -120,6 +127,86 @@ def test_tensors_have_values_and_offsets() -> None:
     wrong = [*answers, Answer(3, (), AbwError("no"))]
     reply = as_tensors(wrong, wanted, tensors)
     assert reply.status == 422 and json.loads(reply.body)["error"] == "instance 3: no"
+
+
+def returned(results: list[Any]) -> Callable[[Sequence[Answer], int], Mapping[str, Any]]:
+    """What programs return, in arrays, as their engine collects it."""
+
+    def tensors(answers: Sequence[Answer], first: int) -> Mapping[str, Any]:
+        held = HeldArrays()
+        arrays = ReturnedArrays(held)
+        for n, answer in enumerate(answers, first):
+            arrays.add(Row("", 0, f"instance {n}", results[int(answer.name)]))
+        arrays.finish()
+        return held.arrays()
+
+    return tensors
+
+
+def in_pieces(
+    results: list[Any], cuts: Sequence[int], wanted: Mapping[str, bool], binary: bool
+) -> tuple[Reply, Reply]:
+    """The reply to a request that ran whole, and to the same in pieces."""
+    tensors = returned(results)
+    texts = ["x"] * len(results)
+    asked = {"model": "m", "id": "a", "outputs": wanted, "binary": binary}
+    request = Request(TENSORS, False, texts, range(len(texts)), asked)
+    answers = [Answer(n) for n in range(len(results))]
+    parts = {}
+    for first, last in pairwise([0, *sorted(cuts), len(results)]):
+        if first < last:
+            part = Request(*request.document(first, last))
+            assert part.texts == texts[first:last] and part.first == first
+            parts[first] = as_tensors(answers[first:last], part.asked, tensors, first)
+    return as_tensors(answers, asked, tensors), joined(parts, request) if len(parts) > 1 else parts[0]
+
+
+def tensors_in(reply: Reply) -> dict[str, Any]:
+    """What a reply says of each tensor, whatever their order."""
+    head = json.loads(reply.body[: reply.json_bytes or None])
+    found, at = {}, reply.json_bytes
+    for output in head.pop("outputs", ()):
+        size = output.get("parameters", {}).get("binary_data_size", 0)
+        found[output["name"]] = output, reply.body[at : at + size]
+        at += size
+    return {**head, **found}
+
+
+numbers = st.floats(-9, 9, width=32)
+results = st.fixed_dictionaries(
+    {
+        "one": numbers.map(np.float32),
+        "label": st.integers(-5, 5),
+        "several": st.lists(
+            st.tuples(numbers, numbers).map(lambda two: np.array(two, np.float32)), max_size=3
+        ),
+        "text": st.text(max_size=5),
+        "none": st.just([]),
+    }
+)
+
+
+@given(st.lists(results, min_size=1, max_size=12), st.lists(st.integers(0, 12)), st.booleans())
+def test_tensors_of_pieces_are_those_of_the_whole(found: list[Any], cuts: list[int], binary: bool) -> None:
+    cuts = [min(cut, len(found)) for cut in cuts]
+    for wanted in ({}, {"text": True, "several": False, "several.offsets": True}, {"other": True}):
+        whole, pieces = in_pieces(found, cuts, wanted, binary)
+        assert whole.status == pieces.status and tensors_in(whole) == tensors_in(pieces)
+
+
+@pytest.mark.parametrize(
+    ("results", "message"),
+    [
+        ([{"a": 1}, {"b": 1}], "instance 1: b is returned, before it was a"),
+        ([1, 2.5], "instance 1: .* is float64, before it was int64"),
+        ([1, [1]], "instance 1: "),
+        ([np.zeros(2), np.zeros(3)], r"instance 1: .* is float64 \[3\], before it was float64 \[2\]"),
+        ([1, object()], "instance 1: .* fits no array"),
+    ],
+)
+def test_pieces_that_fit_no_tensor_are_refused(results: list[Any], message: str) -> None:
+    for reply in in_pieces(results, [1], {}, False):
+        assert reply.status == 422 and re.match(message, json.loads(reply.body)["error"])
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=30), st.integers(1, 8), st.integers(1, 40))

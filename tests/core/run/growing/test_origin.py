@@ -116,7 +116,7 @@ def test_tensors_of_a_server_have_them_too(spec: Path, tmp_path: Path) -> None:
         for n in range(2)
     ]
     wanted: dict[str, Any] = {"model": "m", "id": None, "outputs": {}, "binary": False}
-    reply = as_tensors(answers, wanted, lambda some: tensors_of(some, model.outputs))
+    reply = as_tensors(answers, wanted, lambda some, _: tensors_of(some, model.outputs))
     tensors = {t["name"]: t["data"] for t in json.loads(reply.body)["outputs"]}
     expected = [-1 if v is None else v for v in columns[-1].fields["parent"][: int(ends[-1][2])]]
     assert tensors["label.fields.parent"] == expected
