@@ -533,7 +533,8 @@ class LoadedModel:
         """Run mini-batches one after the other, each by one compiled pass where that can be."""
         passes, many = self._passes, len(part.windows) >= WORTH_IT
         made = passes.make(self._ready()) if many else passes.made
-        if made is None or self._check_finite or part.workload.growing is not None:
+        finished = self.spec.growth and part.workload.growing is None
+        if made is None or self._check_finite or finished:
             yield from self._ordinary(part)
             return
         for window in part.windows:

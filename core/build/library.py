@@ -158,7 +158,8 @@ def _compiled(source: Source, target: Target, precision: Precision) -> Compiled:
     """Prepare the model for a target, and take its pass apart. Errors: AbwError where it has none."""
     model, networks, policy = source.model, source.networks, source.policy
     labels = any(answer != AS_IT_IS for answer in model.answers.values())
-    why = refusal(model, networks, policy) or texts_refusal(model, networks)
+    why = "the model grows" if model.growth else refusal(model, networks, policy)
+    why = why or texts_refusal(model, networks)
     if why or labels:
         raise AbwError(
             f"{model.name} cannot be a library: {why or 'its outputs are labels or probabilities'}"

@@ -84,7 +84,7 @@ class _Writer:
         rows = {t: len(model.types) + 3 * i for i, t in enumerate(first.values())}
         self.lists_from = {t: rows[like] for t, like in self.like.items()}
         self.steps_from = len(model.types) + 3 * len(rows)
-        self.links, self.lists, self.lookups = _names(model)
+        self.links, self.lists, self.lookups = names_of(model.types)
         names = enumerate((*self.links, *self.lists, *self.lookups), len(model.types))
         self.number: dict[Hashable, int] = {name: number for number, name in names}
         self.steps: list[list[int]] = []
@@ -275,10 +275,12 @@ def _table(rows: Sequence[Sequence[int]], width: int) -> Ints:
     return np.array(rows, np.int32).reshape(len(rows), width)
 
 
-def _names(model: Model) -> tuple[tuple[str, ...], tuple[tuple[Hop, ...], ...], tuple[tuple[int, str], ...]]:
-    """The links, lists and lookups of a model."""
-    lists = [reduced(t)[0][1].hops for t in model.types if t.reduction]
-    sources = [s for t in model.types for n, i in enumerate(t.inputs) for s in i.sources[int(n < t.listed) :]]
+def names_of(
+    types: Sequence[NodeType],
+) -> tuple[tuple[str, ...], tuple[tuple[Hop, ...], ...], tuple[tuple[int, str], ...]]:
+    """The links, lists and lookups that types name."""
+    lists = [reduced(t)[0][1].hops for t in types if t.reduction]
+    sources = [s for t in types for n, i in enumerate(t.inputs) for s in i.sources[int(n < t.listed) :]]
     links = {h.link for s in sources if isinstance(s, NodeSource | TableSource | FieldSource) for h in s.hops}
     lookups = {(s.table, s.field) for s in sources if isinstance(s, TableSource)}
     lookups |= {(-1, s.field) for s in sources if isinstance(s, FieldSource)}

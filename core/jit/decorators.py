@@ -18,6 +18,7 @@ from numba.core.extending import _Intrinsic
 
 from abw.core.base.compiling import compiling
 from abw.core.base.interrupts import finished_before_interrupt
+from abw.core.jit.addresses import ask
 from abw.core.jit.checkedcache import CheckedCache
 from abw.core.jit.inlined import part
 from abw.core.jit.loops import OPTIONS, for_compiled_alone, no_garbage_looked_for
@@ -148,3 +149,9 @@ def _text(value: object) -> str:
     if isinstance(value, tuple):
         return repr(value) if all(map(_text, value)) else ""
     return repr(value) if isinstance(value, int | float | str | np.generic) else ""
+
+
+@njit
+def ask_code(function: int, word: int) -> int:
+    """Call what `address_of_code` gave."""
+    return ask(function, word)  # type: ignore[no-any-return]

@@ -23,7 +23,7 @@ from abw.core.exec.cpu.quantized import narrow_of
 from abw.core.exec.cpu.target import Target, TargetName, get_target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.cpu.weight_grads import RowSums
-from abw.core.exec.interface import Abilities, Executed, Executor, Result, Rounds
+from abw.core.exec.interface import Abilities, Executed, Executor, Result
 from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.params import Params
 from abw.core.exec.precision import Precision
@@ -287,7 +287,7 @@ class CpuExecutor(Executor):
             raise ValueError("the executor was not told to record")
         return self._recorder.runs(self._measuring().timing(), peak_of_core())
 
-    def rounds(self, model: GrowthModel) -> Rounds | str:
+    def rounds(self, model: GrowthModel) -> CompiledRounds | str:
         """The compiled rounds of a model that grows."""
         if self._recorder is not None:
             return "each is noted by itself, with its batches"

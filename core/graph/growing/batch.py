@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from abw.core.data.derive import field, floats, link
 from abw.core.data.instances import Instances, Ints, Link
@@ -36,8 +35,8 @@ class GrowthData:
         self.data = np.concatenate([np.zeros(1, np.int32), *arrays], dtype=np.int32)
         self.lists = np.append(1, 1 + np.cumsum([len(array) for array in arrays]))[:-1].astype(np.int64)
         self._values = [floats(instances, name.field, model.data.seed).vertex for name in growth_model.rows]
-        self._block = np.full((growth_model.given, count), -1, np.int32)
-        columns = dict(zip(growth_model.columns, self._block, strict=False))
+        self.block = np.full((growth_model.given, count), -1, np.int32)
+        columns = dict(zip(growth_model.columns, self.block, strict=False))
         columns[INSTANCE][:] = np.repeat(np.arange(len(instances)), np.diff(instances.start))
         columns[KIND][:], columns[INDEX][:] = instances.kind, field(instances, "index")
         for hop in growth_model.hops:
@@ -65,20 +64,13 @@ class GrowthData:
         begin, end = int(self.instances.start[first]), int(self.instances.start[last])
         found = Columns(end - begin, self.growth_model.columns, end - begin + room)
         part = found.block[: self.growth_model.given, 1 : 1 + end - begin]
-        part[:] = self._block[:, begin:end]
+        part[:] = self.block[:, begin:end]
         rows = (np.searchsorted(vertices, begin) for vertices in self._values)
         since = np.array([first, *[begin] * len(self.growth_model.hops), *rows], np.int32)
         moved = part[: len(since)]
         moved -= since[:, None]
         np.maximum(moved, -1, out=moved)
         return found
-
-    def groups(self) -> NDArray[np.uint8]:
-        """Which kinds are in each group of kinds that the program names (groups, kinds)."""
-        names = self.instances.schema.kinds
-        return np.array(
-            [[name in kinds for name in names] for kinds in self.growth_model.program.kinds], np.uint8
-        )
 
 
 class Batch:

@@ -57,11 +57,11 @@ class Rounds:
         words = self.share.words
         if words[at.STATUS] == at.DONE or (self.count == 0 and not self._begun()):
             return False
-        walk.run(words, walk.OPEN)
+        walk.do(words, walk.OPEN)
         while words[at.STATUS] == at.FULL:
             self.share.make_room()
             self._reserve(int(words[at.ADDING]))
-            walk.run(words, walk.OPEN)
+            walk.do(words, walk.OPEN)
         return True
 
     def _begun(self) -> bool:
@@ -94,7 +94,7 @@ class Rounds:
         arrays = {at.NODE_TYPE: types, at.NODE_VERTEX: vertex, at.OPERAND_END: ends, at.OPERAND: operand}
         share.point({**arrays, at.NODES: self._nodes})
         share.words[at.TAKEN] = taken
-        walk.run(share.words, walk.COLLECT)
+        walk.do(share.words, walk.COLLECT)
         if share.words[at.STATUS] == at.FAILED:
             self._refuse_unfed()
         count, operands = int(share.words[at.NODE_COUNT]), int(share.words[at.OPERANDS])
@@ -145,7 +145,7 @@ class Rounds:
                 references = decoded(column[self.vertices(decision)]).astype(np.int64)
                 scores.append(np.asarray(values(references), np.float64).ravel())
         self.share.point({at.SCORES: np.concatenate(scores)})
-        walk.run(words, walk.CHOOSE_ALL)
+        walk.do(words, walk.CHOOSE_ALL)
         if words[at.STATUS] == at.FAILED:
             self._refuse_score()
 
@@ -170,5 +170,5 @@ class Rounds:
 
     def grow(self) -> None:
         """Do the round's clauses."""
-        walk.run(self.share.words, walk.ADD_ALL)
+        walk.do(self.share.words, walk.ADD_ALL)
         self.batch.columns.count = int(self.share.words[at.NEXT])

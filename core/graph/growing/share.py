@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -120,12 +121,17 @@ class Share:
 
     def _take(self, batch: Batch) -> None:
         """Take what all mini-batches of the same instances have in common."""
-        growing, names = batch.growing, batch.growing.instances.schema.kinds
-        kinds = np.array([names.index(k.name) if k.name in names else -1 for k in self.model.growth.kinds])
-        groups = growing.groups().ravel()
-        self.words[at.KINDS_OF] = len(names)
-        self.point({at.DATA: growing.data, at.LISTS: growing.lists, at.GROUPS: groups, at.KINDS: kinds})
+        growing = batch.growing
+        self.point({at.DATA: growing.data, at.LISTS: growing.lists})
+        self.number_kinds(growing.instances.schema.kinds)
         self._growing = growing
+
+    def number_kinds(self, names: Sequence[str]) -> None:
+        """Let kinds of vertices have the numbers of these names."""
+        kinds = [names.index(k.name) if k.name in names else -1 for k in self.model.growth.kinds]
+        groups = [[name in some for name in names] for some in self.model.program.kinds]
+        self.words[at.KINDS_OF] = len(names)
+        self.point({at.GROUPS: np.array(groups, np.uint8).ravel(), at.KINDS: np.array(kinds)})
 
     def end(self) -> None:
         """Forget the mini-batch's picks."""
@@ -172,6 +178,6 @@ class Share:
 
     def start(self) -> int:
         """Add the vertices of the first round; how many decide or are computed in it."""
-        walk.run(self.words, walk.BEGIN)
+        walk.do(self.words, walk.BEGIN)
         words = self.words
         return int(words[at.LAST] - words[at.FIRST] + words[at.GIVEN_LAST] - words[at.GIVEN_FIRST])

@@ -16,7 +16,7 @@ Longs = NDArray[np.int64]
 # next round; a score is not a number, or nothing feeds an input.
 RUNNING, DONE, PAUSED, FULL, FAILED = range(5)
 
-_NUMBERS = 47
+_NUMBERS = 48
 # Words that are numbers.
 #
 # - Four that functions for long vectors use: how a call ended, the number of the largest element; what a
@@ -34,12 +34,13 @@ _NUMBERS = 47
 # - Of executors that run kernels by address: the batches so far, where kernels have their scratch, the most
 #   slots and outputs of a type, the words of a slot in a kernel's frame. Of others: the number of the round's
 #   first node, how many nodes and operands it has, how many scores were taken so far.
+# - What `walk.run` is to do.
 (
     STATUS, LARGEST, PLUS, LANE,
     LEFT, ROUND, FIRST, LAST, GIVEN_FIRST, GIVEN_LAST, NEXT, END, NOW, ADDING, MEMBERS,
     FAILED_STEP, FAILED_VERTEX,
     PICK_FIRST, PICK_NEXT, KEPT_NEXT, KEPT_END, INSTANCE_FIRST, INSTANCE_LAST,
-    BATCHES, TAKEN, NODE_COUNT, OPERANDS, SCORED,
+    BATCHES, TAKEN, NODE_COUNT, OPERANDS, SCORED, TASK,
     ENTRIES, STRIDE, BEGIN, INSTANCES, KINDS_OF, SIGN, MOST_ADDED,
     KIND, INSTANCE, INDEX, HOME, IN_ROUND, ORIGIN, PICK, BEAM,
     SCRATCH, SLOTS, SLOT_WORDS, WIDTH,

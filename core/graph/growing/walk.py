@@ -19,6 +19,8 @@ words into a column, GROW tests them (TEST), and adds steps (ADD) whose links an
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,8 +28,9 @@ from abw.core.graph.growing import state as at
 from abw.core.graph.growing.choices import choose
 from abw.core.graph.growing.launch import launch
 from abw.core.graph.growing.state import column, register
-from abw.core.jit.addresses import address_of, bytes_in, ints_in, longs_at, longs_in
-from abw.core.jit.decorators import fragment, njit
+from abw.core.jit.addresses import bytes_in, ints_in, longs_at, longs_in
+from abw.core.jit.decorators import address_of_code, ask_code, entry, fragment
+from abw.core.jit.pointers import address
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -366,10 +369,11 @@ def _add(words: int, a: int) -> None:
 BEGIN, GO_ON, OPEN, COLLECT, CHOOSE_ALL, ADD_ALL = range(6)
 
 
-@njit
-def run(state: Longs, task: int) -> None:
-    """Do one of the above. A single function: each that Python calls takes a second to compile."""
-    words, first = address_of(state), state[at.NEXT]
+@entry
+def run(words: int) -> int:
+    """Do the TASK. A single function, called by its address: each takes seconds to compile."""
+    state = longs_at(words, at.WORDS)
+    task, first = state[at.TASK], state[at.NEXT]
     if task == GO_ON:
         state[at.STATUS] = at.RUNNING
         while state[at.STATUS] == at.RUNNING:
@@ -390,6 +394,19 @@ def run(state: Longs, task: int) -> None:
     else:
         walk(words, state[at.START], state[at.ROOM])
         state[at.FIRST], state[at.LAST] = first, state[at.NEXT]
+    return at.DONE
+
+
+@cache
+def code() -> int:
+    """Where the machine code of `run` lies, compiled or loaded now."""
+    return address_of_code(run)
+
+
+def do(state: Longs, task: int) -> None:
+    """Let the walk do one of the above on a state."""
+    state[at.TASK] = task
+    ask_code(code(), address(state))
 
 
 @fragment

@@ -20,6 +20,7 @@ def answer(words: int, text: int, size: int, count: int) -> int:
     state[at.NEXT], state[at.TEXT], state[at.SIZE], state[at.COUNT] = 0, text, size, count
     stages = longs_in(state, at.STAGES)
     for s in range(len(stages)):
+        state[at.STAGE] = s
         ends = ask(stages[s], words)
         if ends != at.FINE:
             return ends  # type: ignore[no-any-return]
@@ -30,3 +31,16 @@ def answer(words: int, text: int, size: int, count: int) -> int:
 def answer_text(words: int, text: NDArray[np.uint8], count: int) -> int:
     """`answer` to a text that Python has."""
     return answer(words, address_of(text), len(text), count)
+
+
+@njit
+def go_on(words: int) -> int:
+    """Go on with a pass that ended with AGAIN."""
+    state = longs_at(words, at.WORDS)
+    stages = longs_in(state, at.STAGES)
+    for s in range(state[at.STAGE], len(stages)):
+        state[at.STAGE] = s
+        ends = ask(stages[s], words)
+        if ends != at.FINE:
+            return ends  # type: ignore[no-any-return]
+    return at.FINE

@@ -36,13 +36,14 @@ WIDTH = 8
 SAME, SELECT, FILTER = range(3)
 # Links: one that no vertex has; to the first of a tree's children; from an instance to its first or last
 # vertex; to the instance, from all but that (OWNER), from all (HOME), from those of some kinds (MEMBERS); to
-# the vertex before or behind, of the same kind, or of some kinds.
-NONE, FIRST_CHILD, EDGE, OWNER, HOME, MEMBERS, ADJACENT, FOLLOWING = range(3, 11)
+# the vertex before or behind, of the same kind, or of some kinds; to one of those
+# to which another link leads.
+NONE, FIRST_CHILD, EDGE, OWNER, HOME, MEMBERS, ADJACENT, FOLLOWING, ONE = range(3, 12)
 # Links to several: a link the other way round; to where a link leads from each vertex, or a list's members.
-INVERSE, ALONG = range(11, 13)
+INVERSE, ALONG = range(12, 14)
 # Numbers: of a vertex among its kind, the coin, a text's hash modulo rows, its row in a vocabulary, a number
 # that is below so many; the row of a field of numbers that flows in as floats, and of one of floats.
-INDEX, COIN, HASHED, WORD, BELOW, FLOWING, PLACED = range(13, 20)
+INDEX, COIN, HASHED, WORD, BELOW, FLOWING, PLACED = range(14, 21)
 
 # The comparisons of FILTER, as `abw.core.graph.bind.passes` has them.
 EQUAL, UNEQUAL, LESS, AT_MOST, MORE_THAN, AT_LEAST = range(6)
@@ -66,7 +67,7 @@ def bind(words: int) -> int:
             registers[to], registers[to + 1] = registers[first], registers[first + 1]
         elif do <= FILTER:
             _vertices(words, a)
-        elif do <= FOLLOWING:
+        elif do <= ONE:
             _single(words, a)
         elif do <= ALONG:
             _list(words, a)
@@ -141,7 +142,8 @@ def _single(words: int, a: int) -> None:
     """A link to one vertex.
 
     NONE: whether it is one to several. FIRST_CHILD: the last one. EDGE: 0 the first, 1 the last vertex.
-    MEMBERS: the kinds. ADJACENT: whether behind. FOLLOWING: whether behind, the kinds.
+    MEMBERS: the kinds. ADJACENT: whether behind. FOLLOWING: whether behind, the kinds. ONE: the link, which
+    of the edges, from the end below 0.
     """
     state = longs_at(words, at.WORDS)
     steps, v, count = longs_in(state, at.BINDING), state[at.VERTICES], state[at.COUNT]
@@ -162,6 +164,15 @@ def _single(words: int, a: int) -> None:
         last = ints_at(_place(words, first, 1), v)
         for u in range(v):
             target[u] = u + 1 if last[u] >= 0 else -1
+    elif do == ONE:
+        way, edge = ints_at(_place(words, first, 1), at.ENDLESS), steps[a + 3]
+        listed = longs_at(state[at.REGISTERS], at.ENDLESS)[2 * first] >= 0
+        ptr = ints_at(_place(words, first, 0), v + 1)
+        for u in range(v):
+            target[u] = way[u] if not listed else -1
+            if listed:
+                e = edge + (ptr[u] if edge >= 0 else ptr[u + 1])
+                target[u] = way[e] if ptr[u] <= e < ptr[u + 1] else -1
     elif do == ADJACENT:
         onwards = 1 if first != 0 else -1
         for i in range(count):

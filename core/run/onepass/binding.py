@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from abw.core.data.readers.jsonscan import TEXT, WHOLE
 from abw.core.data.readers.planscan import FIELDS as PLAN_FIELDS
 from abw.core.data.readers.planscan import NUMBERS as PLAN_NUMBERS
-from abw.core.graph.bytecode import Bytecode
+from abw.core.data.vertices import INDEX, FieldColumn
+from abw.core.graph.bytecode import Bytecode, names_of
+from abw.core.graph.growing.model import GrowthModel
+from abw.core.graph.growing.names import GivenColumn, RowColumn
 from abw.core.ir.formats import COMMON, own_fields, own_links
 from abw.core.ir.model import Model
 from abw.core.ir.model import Table as Embedding
@@ -80,7 +83,9 @@ class JsonNames:
 class Binding:
     """The `steps` (n, op.WIDTH) of a model's binding, which use so many `registers`; those that the format's
     reader fills begin at `columns`. `members` (m, 256): which kinds steps mean; `vocabularies` by number;
-    `json` and `plans` (n, queryplans.OF_FIELD) are what those readers go by.
+    `json` and `plans` (n, queryplans.OF_FIELD) are what those readers go by. Of a model that grows,
+    `given` says of each of its given columns which half of which register has it (-1: none), `lists` the
+    registers of its lists.
     """
 
     steps: NDArray[np.int64]
@@ -90,11 +95,22 @@ class Binding:
     vocabularies: tuple[Table, ...]
     json: JsonNames | None = None
     plans: NDArray[np.int64] | None = None
+    given: tuple[int, ...] = ()
+    lists: tuple[int, ...] = ()
 
 
-def binding_of(model: Model, network: Network, program: Bytecode, columns: Sequence[str]) -> Binding:
-    """The steps that bind a model to what a reader gives. Errors: CannotPassError."""
-    return _Writer(model, network, program, columns).binding()
+def binding_of(
+    model: Model,
+    network: Network,
+    program: Bytecode,
+    columns: Sequence[str],
+    growth: GrowthModel | None = None,
+) -> Binding:
+    """The steps that bind a model to what a reader gives; of one that grows its types before growth alone.
+
+    Errors: CannotPassError.
+    """
+    return _Writer(model, network, program, columns, growth).binding()
 
 
 @dataclass(slots=True)
@@ -105,6 +121,7 @@ class _Writer:
     network: Network
     program: Bytecode
     columns: Sequence[str]
+    growth: GrowthModel | None = None
     steps: list[tuple[int, ...]] = field(default_factory=list)
     members: dict[frozenset[str], int] = field(default_factory=dict)
     vocabularies: list[Table] = field(default_factory=list)
@@ -118,7 +135,12 @@ class _Writer:
         first = len(types) + len(names)
         self.free = first + len(self.columns)
         self.made |= {name: first + n for n, name in enumerate(self.columns)}
+        there = self.growth.phases.before if self.growth else range(len(types))
+        named = names_of([types[t] for t in there])
         for t, node_type in enumerate(types):
+            if t not in there:
+                self._step(op.SELECT, self._mask(()), to=t)
+                continue
             vertices = self._step(op.SELECT, self._mask(node_type.kinds), to=None if node_type.where else t)
             for n, c in enumerate(node_type.where, 1):
                 to = t if n == len(node_type.where) else None
@@ -126,11 +148,15 @@ class _Writer:
                 vertices = self._step(op.FILTER, vertices, number, _COMPARED[c.comparison], c.value, to=to)
         same: list[tuple[int, int]] = []
         for n, name in enumerate(program.links, len(types)):
-            same.append((n, self._link(name)))
+            if name in named[0]:
+                same.append((n, self._link(name)))
         for n, hops in enumerate(program.lists, len(types) + len(program.links)):
-            same.append((n, self._hops(hops)))
+            if hops in named[1]:
+                same.append((n, self._hops(hops)))
         for n, lookup in enumerate(program.lookups, first - len(program.lookups)):
-            same.append((n, self._lookup(*lookup)))
+            if lookup in named[2]:
+                same.append((n, self._lookup(*lookup)))
+        given, lists = self._grown()
         self.steps += [(op.SAME, to, register) for to, register in same]
         json = self._json() if self.model.data.format == "json" else None
         plans = self._plans() if self.model.data.format == "plans" else None
@@ -139,7 +165,31 @@ class _Writer:
             row[[k for k, kind in enumerate(self.model.schema.kinds) if kind in kinds]] = True
         steps = [(*step, *[0] * (op.WIDTH - len(step))) for step in self.steps]
         table = np.array(steps, np.int64).reshape(-1, op.WIDTH)
-        return Binding(table, self.free, first, members, tuple(self.vocabularies), json, plans)
+        return Binding(table, self.free, first, members, tuple(self.vocabularies), json, plans, given, lists)
+
+    def _grown(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """What `Binding.given` and `Binding.lists` say of a model that grows."""
+        if self.growth is None:
+            return (), ()
+        names = list(self.growth.columns)[: self.growth.given]
+        return tuple(map(self._column, names)), tuple(map(self._hops, self.growth.lists))
+
+    def _column(self, name: Hashable) -> int:
+        """Twice the register of a given column, one more for its second half; -1 where nothing is given."""
+        schema = self.model.given
+        match name:
+            case Hop(link) if link in schema.links or schema.members(link):
+                register = self._link(link)
+                if name.index is not None:
+                    register = self._once(("one", name), op.ONE, register, name.index)
+                return 2 * register + 1
+            case GivenColumn(field):
+                return 2 * self._lookup(-1, field)
+            case RowColumn(table, field):
+                return 2 * self._lookup(table, field)
+            case FieldColumn(field) if field in schema.fields:
+                return 2 * self._field(field)
+        return 2 * self._field(INDEX) if name == INDEX else -1
 
     def _json(self) -> JsonNames:
         """What JSON lines may hold."""
@@ -166,6 +216,8 @@ class _Writer:
     def _plans(self) -> NDArray[np.int64]:
         """What becomes of query plans' fields: those that the model reads have a register, or flow in."""
         read, flows = {name for _, name in self.program.lookups}, self.network.fields
+        if self.growth is not None:
+            read |= {name.name for name in self.growth.columns if isinstance(name, FieldColumn)}
         own = []
         for name in PLAN_FIELDS:
             number = flows.index(name) if name in flows else -1

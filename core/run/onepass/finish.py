@@ -137,7 +137,8 @@ def walk(words: int) -> int:
         if rows[a] > held[a]:
             return MORE_ROWS
     _write_fields(words)
-    call(state[at.WALK], (state[at.TABLE], state[at.SCRATCH], 0, state[at.BATCHES], 0, 1, 0, 0))
+    if state[at.BATCHES] > 0:
+        call(state[at.WALK], (state[at.TABLE], state[at.SCRATCH], 0, state[at.BATCHES], 0, 1, 0, 0))
     return FINE
 
 
@@ -218,7 +219,7 @@ def _output(words: int, k: int) -> int:
         source = _source(words, reference, t, o)
         if source == 0:
             return OTHER
-        _copy(source, output, output[AT_VALUES] + 4 * i * floats)
+        copy(source, output, output[AT_VALUES] + 4 * i * floats)
     for later in range(instance + 1, instances + 1):
         offsets[later] = count
     return FINE
@@ -260,30 +261,37 @@ def _of_cells(words: int, k: int, t: int, o: int) -> None:
 
 
 @fragment
-def _source(words: int, reference: int, t: int, o: int) -> int:
-    """Where the value of a reference lies, that output o of type t gives; 0 where that is a constant that
-    lies nowhere in its arena.
+def row_of(words: int, reference: int, t: int, o: int) -> int:
+    """The row of the value of a reference, that output o of type t gives; -1 for a constant that lies nowhere
+    in its arena.
     """
     state = longs_at(words, at.WORDS)
-    types, width, arenas = state[at.TYPES], state[at.WIDTH], longs_in(state, at.ARENA)
-    output_arena, pitch = int_table(state[at.OUTPUT_ARENA], types, width), longs_in(state, at.PITCH)
     if reference >= 0:
-        node, output = reference >> state[at.SHIFT], reference & (width - 1)
-        arena = output_arena[ints_at(state[at.NODE_AT], state[at.NODES])[node], output]
-        row = ints_at(state[at.ROW], state[at.NODES] * width)[reference] + at.ZERO
-    else:
-        arena = int_table(state[at.SLOT_ARENA], types, state[at.SLOTS])[t, o]  # output o reduces slot o
-        begin = ints_in(state, at.CONSTANT_FIRST)
-        c = range_of(-1 - reference, begin, ints_in(state, at.CONSTANT_END), at.ZERO)
-        before = int_table(state[at.CONSTANT_NOW], state[at.ARENAS], state[at.CONSTANTS])[arena, c]
-        if before < 0:
-            return 0
-        row = before + at.ZERO + (-1 - reference) - begin[c]
-    return arenas[arena] + row * pitch[arena]  # type: ignore[no-any-return]
+        return ints_at(state[at.ROW], at.ENDLESS)[reference] + at.ZERO  # type: ignore[no-any-return]
+    arena = int_table(state[at.SLOT_ARENA], state[at.TYPES], state[at.SLOTS])[t, o]  # output o reduces slot o
+    begin = ints_in(state, at.CONSTANT_FIRST)
+    c = range_of(-1 - reference, begin, ints_in(state, at.CONSTANT_END), at.ZERO)
+    before = int_table(state[at.CONSTANT_NOW], state[at.ARENAS], state[at.CONSTANTS])[arena, c]
+    return before + at.ZERO + (-1 - reference) - begin[c] if before >= 0 else -1
 
 
 @fragment
-def _copy(source: int, output: Longs, to: int) -> None:
+def _source(words: int, reference: int, t: int, o: int) -> int:
+    """Where the value of a reference lies; 0 where `row_of` finds none."""
+    state = longs_at(words, at.WORDS)
+    types, width, row = state[at.TYPES], state[at.WIDTH], row_of(words, reference, t, o)
+    if reference < 0:
+        arena = int_table(state[at.SLOT_ARENA], types, state[at.SLOTS])[t, o]
+    else:
+        node, output = reference >> state[at.SHIFT], reference & (width - 1)
+        kind = ints_at(state[at.NODE_AT], state[at.NODES])[node]
+        arena = int_table(state[at.OUTPUT_ARENA], types, width)[kind, output]
+    place = longs_in(state, at.ARENA)[arena] + row * longs_in(state, at.PITCH)[arena]
+    return place if row >= 0 else 0
+
+
+@fragment
+def copy(source: int, output: Longs, to: int) -> None:
     """Copy a value without the padding of its rows."""
     for r in range(output[MATRIX]):
         given = floats_at(source + 4 * r * output[PADDED], output[FLOATS])

@@ -23,6 +23,8 @@ from abw.core.run.dedup import LEAST_NODES, LOOKED_AT
 from abw.core.run.onepass import bind, build, finish
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.binding import Binding, CannotPassError, binding_of, format_of
+from abw.core.run.onepass.growing import stages as grow
+from abw.core.run.onepass.growing.growth import Growing
 from abw.core.run.onepass.rules import Rule, rule_of
 from abw.core.run.onepass.state import Stage
 from abw.core.run.onepass.workspace import Workspace
@@ -45,11 +47,16 @@ _PARTED = {"lattice": b"\n\x01\n"}
 
 def refusal(model: Model, networks: Networks, policy: Policy) -> str:
     """Why calls of a model on the executor cpu take the ordinary way; '' where they are one pass."""
+    growth = networks.growth_model
     for there, what in (
         (numba.config.DISABLE_JIT, "nothing is compiled (NUMBA_DISABLE_JIT)"),  # type: ignore[attr-defined]
-        (model.growth, "the model grows"),
         (networks.ops, "its nodes are operations (granularity op)"),
         (networks.fusion, "reductions are read in place (--fuse)"),
+        (growth and growth.phases.after, "the model grows, and types run after growth"),
+        (
+            growth and any(answer.fields for answer in model.answers.values()),
+            "the model grows, and outputs stand with fields of the vertices",
+        ),
         (networks.groups, "types are grouped (--group)"),
         (networks.equal and networks.equal.mode == "on", "equal nodes are looked for (--dedup on)"),
         (rule_of(policy, networks.program.edges.order) is None, "no compiled stage schedules by its policy"),
@@ -82,14 +89,20 @@ class Pass:
         walking: Walking,
         rule: Rule,
         outputs: Sequence[Output],
+        growing: Growing | None = None,
     ) -> None:
         """Compile the stages, or find them on disk: some 10 s once on a machine."""
-        self._space = Workspace(model, networks, executor, walking, rule.arrays, rule.numbers)
+        self._space = Workspace(model, networks, executor, walking, rule.arrays, rule.numbers, growing)
+        self._growing = growing
         self._outputs, self._format, self._answers = outputs, model.data.format, model.answers
         self._equal, self._writer = networks.equal, Writer(model.data.format)
         self._binding: Bound | None = None
         self._numbered = False
-        stages = (build.construct, *rule.stages, finish.plan, finish.walk, finish.results)
+        stages: tuple[Stage, ...] = build.construct, *rule.stages, finish.plan
+        if growing is None:
+            stages = *stages, finish.walk, finish.results
+        else:
+            stages = *stages, grow.reserve, finish.walk, grow.begin, grow.go_on, grow.results
         self._bound = self._space.stages(stages)
         self._texted, self.untexted = None, ""
         self.reading: tuple[Stage, ...] = ()
@@ -100,6 +113,8 @@ class Pass:
         else:
             kinds = len(model.schema.kinds)
             self._space.read(binding, {at.TAGGED: model.data.format == "tags", at.KINDS: kinds})
+            if growing is not None:
+                growing.read(binding, model.schema.kinds)
             self.reading = (reader, bind.bind, *stages)
             self._texted = self._space.stages(self.reading)
 
@@ -136,8 +151,12 @@ class Pass:
     def bound(self, workload: Workload, first: int, last: int) -> tuple[Column, ...] | None:
         """The outputs of bound instances `first` to `last` (exclusive); None as above."""
         if self._binding is not workload.binding:
-            self._binding = workload.binding
-            self._space.bind(workload.binding)
+            self._binding, self._numbered = workload.binding, True
+            if self._growing is None or workload.growing is None:
+                self._space.bind(workload.binding)
+            else:
+                self._space.bind(workload.growing.before(workload.binding))
+                self._growing.bind(workload.growing)
         if self._run(self._bound, None, first, last) != at.FINE:
             return None
         found, start = [], workload.instances.start[first:last]
@@ -161,6 +180,8 @@ class Pass:
         if self._texted is None:
             return at.OTHER
         self._binding = None
+        if self._growing is not None:
+            self._growing.texts()
         text = self._writer.write(instances)
         if text is None:
             try:
@@ -179,6 +200,8 @@ class Pass:
     def _run(self, stages: Table, text: NDArray[np.uint8] | None, first: int, last: int) -> int:
         """Run a pass. Mini-batches in which equal nodes are to be looked for are left to the ordinary way."""
         words, equal = self._space.words, self._equal
+        if self._growing is not None and not self._growing.alone(last - first):
+            return at.APART
         if equal is None:
             return self._space.run(stages, text, first, last)
         words[at.PAUSE] = equal.pause
@@ -199,7 +222,8 @@ def _binding(model: Model, networks: Networks) -> tuple[Stage, Binding]:
             raise CannotPassError(f"the data have `{what}`")
     if any(answer.fields for answer in model.answers.values()):
         raise CannotPassError("outputs stand with fields of the vertices")
-    return read.stage, binding_of(model, networks.cells, networks.program, read.columns)
+    of = networks.cells, networks.program, read.columns, networks.growth_model
+    return read.stage, binding_of(model, *of)
 
 
 class Passes:
@@ -229,8 +253,14 @@ class Passes:
         if not isinstance(executor, CpuExecutor) or refusal(model, networks, policy):
             return None
         rule, walking = rule_of(policy, networks.program.edges.order), executor.walking()
+        growing, model_of = None, networks.growth_model
+        if walking is not None and model_of is not None:
+            rounds = executor.rounds(model_of)
+            if isinstance(rounds, str):
+                return None
+            growing = Growing(model_of, rounds, walking.limit)
         if rule is not None and walking is not None:
             if networks.equal:
                 networks.equal.looked_at = LOOKED_AT + SPARED
-            self.made = Pass(model, networks, executor, walking, rule, self._outputs)
+            self.made = Pass(model, networks, executor, walking, rule, self._outputs, growing)
         return self.made

@@ -20,10 +20,10 @@ Stage = Callable[[int], int]
 
 # How a pass ends: with outputs; the block or (ROWS) the arenas are too small; the text has a fault, or an
 # input has no value; too large for one thread or to keep all values, or equal nodes are looked for; something
-# else that the pass does not know.
-FINE, MORE, ROWS, WRONG, APART, OTHER = range(6)
+# else that the pass does not know; it goes on from where it is; growth needs more room.
+FINE, MORE, ROWS, WRONG, APART, OTHER, AGAIN, LARGER = range(8)
 
-_NUMBERS = 65
+_NUMBERS = 67
 # Words that are numbers.
 #
 # - The block: its address, its bytes, how many of them are taken, or would be (`NEXT`).
@@ -39,7 +39,8 @@ _NUMBERS = 65
 # - Of the policy: an FSM's encoding and phases; whether agenda's averages are static; of
 #   rules that weigh the power of the share, whether heights count, whether it is `Frugal`; whether
 #   `Sufficient` counts edges between nodes of one type alone.
-# - Of the executor: the walker, its table and scratch memory.
+# - Of the executor: the walker, its table and scratch memory. Of a model that grows what `growing.stages`
+#   know. The number of the stage that runs.
 # - What was made: addresses of the vertices' kinds, the columns that were read and the lines of instances,
 #   of binding's data; how many vertices, nodes, operands, batches, edges; addresses of the space and state of
 #   construction (`OWN`), its steps, nodes (3, n), where operands begin, operands, what stands for reductions;
@@ -52,7 +53,7 @@ _NUMBERS = 65
     MOST_REDUCED, MOST_FLOATS, MOST_FLOPS, DEDUP_FROM, PAUSE,
     COLUMNS, TAGGED, KINDS,
     ENCODING, PHASES, STATIC, POWER, FREE, FRUGAL, DIRECT,
-    WALK, TABLE, SCRATCH,
+    WALK, TABLE, SCRATCH, GROWTH, STAGE,
     KIND_AT, COLUMNS_AT, LINES_AT, DATA_AT, VERTICES, NODES, OPERANDS, BATCHES, EDGES,
     SPACE, OWN, STEPS_NOW, NODE_AT, OPERAND_PTR, OPERAND, ALIAS,
     SUCC_PTR, SUCC, INDEGREE, LENGTH, HEIGHT, COLUMN, DOUBLES, ROW, ROWS_NOW,

@@ -16,7 +16,6 @@ from abw.core.exec.interface import TooLargeError
 from abw.core.exec.lower.rows import columns, padded
 from abw.core.exec.memory import aligned
 from abw.core.graph.bind import Binding as Bound
-from abw.core.ir.cell import Shape
 from abw.core.ir.model import Model
 from abw.core.ir.network import Network
 from abw.core.jit.decorators import address_of_code
@@ -26,8 +25,9 @@ from abw.core.plan.plan import GIVEN_AGAIN
 from abw.core.run.dedup import LEAST_NODES
 from abw.core.run.onepass import build, finish
 from abw.core.run.onepass import state as at
-from abw.core.run.onepass.answer import answer, answer_text
+from abw.core.run.onepass.answer import answer, answer_text, go_on
 from abw.core.run.onepass.binding import Binding
+from abw.core.run.onepass.growing.growth import Growing, Values
 from abw.core.run.onepass.queryplans import plan_names
 from abw.core.run.onepass.state import Stage
 from abw.core.run.workload import Networks
@@ -52,6 +52,7 @@ class Workspace:
         walking: Walking,
         arrays: Mapping[int, NDArray[Any]],
         numbers: Mapping[int, int],
+        growing: Growing | None = None,
     ) -> None:
         """Write what the model, the policy and the executor fix."""
         self._executor, self._walking = executor, walking
@@ -64,7 +65,12 @@ class Workspace:
         fields[:, build.ARENA] = arenas.field_arena[list(network.given)]
         self._fields = Table(fields.ravel())
         given = [(step, network.fields.index(name)) for step, name in program.given.items()]
-        self._outputs, produced, self._shapes = _outputs(network, memory.lanes)
+        self._growing = growing
+        if growing is None:
+            self._outputs, produced, self._values = _outputs(network, memory.lanes)
+        else:
+            self._outputs, produced, self._values = growing.outputs, growing.produced, growing.values
+            self._table.point(at.GROWTH, growing.table)
         of_model: dict[int, NDArray[Any] | Table] = {
             at.STEPS: program.steps,
             at.REDUCTIONS: program.reductions,
@@ -107,7 +113,7 @@ class Workspace:
             at.ARENAS: len(arenas.shape),
             at.CONSTANTS: len(network.constants),
             at.MOST_REDUCED: arenas.most_reduced,
-            at.MOST_FLOATS: GIVEN_AGAIN // 4,
+            at.MOST_FLOATS: at.ENDLESS << 20 if growing else GIVEN_AGAIN // 4,
             at.MOST_FLOPS: walking.limit,
             at.SEED: model.data.seed,
             at.MOST_VERTICES: at.ENDLESS,
@@ -134,6 +140,9 @@ class Workspace:
 
     def bind(self, binding: Bound) -> None:
         """Let the next passes be of these instances."""
+        instances = binding.instances
+        self._table.point(at.KIND_AT, np.ascontiguousarray(instances.kind))
+        self._table.point(at.NUMBERS, np.ascontiguousarray(instances.numbers, np.int64))
         self.point(at.TABLES, binding.tables)
         self.point(at.START, binding.instances.start)
         self._table.point(at.DATA_AT, binding.data)
@@ -206,10 +215,14 @@ class Workspace:
                 ends = answer(self._table.at, 0, 0, last - first)
             else:
                 ends = answer_text(self._table.at, text, last - first)
+            while ends == at.AGAIN:
+                ends = go_on(self._table.at)
             if ends == at.FINE:
                 return at.FINE
             if ends == at.MORE and words[at.NEXT] <= MOST:
                 self._take(2 * int(words[at.NEXT]))
+            elif ends == at.LARGER and self._growing:
+                self._growing.have_room()
             elif ends == at.ROWS:
                 try:
                     self._executor.have_rows(self._rows())
@@ -218,17 +231,17 @@ class Workspace:
             else:
                 return at.APART if ends == at.MORE else ends
 
-    def columns(self) -> list[tuple[NDArray[np.float32], Longs, NDArray[np.int32]]]:
+    def columns(self) -> list[tuple[NDArray[Any], Longs, NDArray[np.int32]]]:
         """Copies of what the last pass gave of each output: the values (m, *shape), where those of each
         instance begin (n + 1,), and their vertices (m,).
         """
         begin, instances, read = self._at, self._count, self._array
         found = []
-        for shape, said in zip(self._shapes, self._outputs.tolist(), strict=True):
+        for (shape, kind), said in zip(self._values, self._outputs.tolist(), strict=True):
             *_, count, values, vertex, offsets = said
             found.append(
                 (
-                    read(values - begin, (count, *shape), np.float32),
+                    read(values - begin, (count, *shape), kind),
                     read(offsets - begin, (instances + 1,), np.int64),
                     read(vertex - begin, (count,), np.int32),
                 )
@@ -261,18 +274,18 @@ def _tables(tables: Sequence[Table]) -> Table:
     return found
 
 
-def _outputs(network: Network, lanes: int) -> tuple[Longs, Longs, list[Shape]]:
-    """`OUTPUTS`, `PRODUCED`, and the shape of each output."""
+def _outputs(network: Network, lanes: int) -> tuple[Longs, Longs, list[Values]]:
+    """`OUTPUTS`, `PRODUCED`, and what values each output has."""
     outputs = np.zeros((len(network.outputs), finish.OF_OUTPUT), np.int64)
     produced: list[tuple[int, int, int]] = []
-    shapes = []
+    values: list[Values] = []
     for k, (_, producers) in enumerate(network.outputs):
         t, o = producers[0]
         shape = network.types[t].outputs[o].shape
-        shapes.append(shape)
+        values.append((shape, np.float32))
         outputs[k, finish.BEGIN] = len(produced)
         produced += [(t, o, 0) for t, o in producers]
         outputs[k, finish.END] = len(produced)
         outputs[k, finish.MATRIX] = shape[0] if len(shape) == 2 else 1
         outputs[k, finish.FLOATS], outputs[k, finish.PADDED] = columns(shape), padded(columns(shape), lanes)
-    return outputs, np.array(produced, np.int64).reshape(-1, 3), shapes
+    return outputs, np.array(produced, np.int64).reshape(-1, 3), values

@@ -31,6 +31,10 @@ def watched(folder: Path, module: llvm.ModuleRef, target: Target) -> bytes:
     text = re.sub(r"(?m)^(define .*)\{$", r"\1sanitize_address {", str(module))
     # words of the IR that this compiler does not know yet, and that change no meaning
     text = re.sub(r" ((?:captures|memory)\([^)]*\)|samesign|nusw|nocreateundeforpoison)(?=[ ,)])", "", text)
+    # to this compiler the alignment of masked loads and stores is an argument
+    masked = r"@llvm\.masked\.[\w.]+\([^\n]*?\bptr>?"
+    text = re.sub(rf"(call [^@\n]*{masked}) align (\d+)( [^,\n]+),", r"\1\3, i32 \2,", text)
+    text = re.sub(rf"(declare [^@\n]*{masked}[^,\n]*),", r"\1, i32 immarg,", text)
     (folder / "loops.ll").write_text(text)
     command = [
         CLANG,

@@ -23,7 +23,7 @@ from abw.core.graph.growing.batch import Batch
 from abw.core.graph.growing.model import GrowthModel
 from abw.core.graph.growing.names import ValueColumn
 from abw.core.graph.growing.share import Share
-from abw.core.graph.growing.walk import GO_ON, run
+from abw.core.graph.growing.walk import GO_ON, do
 from abw.core.ir.growth import Decision
 from abw.core.jit.decorators import njit
 from abw.core.jit.pointers import Pointer, Table
@@ -79,7 +79,8 @@ class CompiledRounds:
             self.bases[k] = self.arenas.constant_row[self.arenas.slot_arena[t, s], number]
             if self.arenas.field_arena[number] >= 0:
                 self.fields.append((k, number))
-        self.shares = [self._new_share(one) for one in scratch]
+        self._scratch = scratch
+        self.shares = [self.new_share(thread) for thread in range(len(scratch))]
         self.rounds(self._idle().words)  # compiled now, not amid the first run
 
     def _idle(self) -> Share:
@@ -102,7 +103,8 @@ class CompiledRounds:
             address = code.address("best" if best else f"argmax{count}")
         return address, arena
 
-    def _new_share(self, scratch: Pointer) -> Share:
+    def new_share(self, thread: int = 0) -> Share:
+        """What one thread knows while it grows instances."""
         model, arenas = self.model, self.arenas
         share, slots = Share(model, sign=1), arenas.slot_arena.shape[1]
         share.bases[:], share.rows = self.bases, np.zeros((len(arenas.shape), 3), np.int64)
@@ -121,7 +123,7 @@ class CompiledRounds:
         for word, name in ((at.KERNEL, "kernel"), (at.CONSTANTS, "constants"), (at.ARENA, "arena")):
             share.table.point(word, self.tables[name])
             share.words[word + 1] = len(self.tables[name].words)
-        share.table.point(at.SCRATCH, scratch.owner)
+        share.table.point(at.SCRATCH, self._scratch[thread].owner)
         share.words[at.SLOTS], share.words[at.SLOT_WORDS] = slots, SLOT_WORDS
         return share
 
@@ -272,7 +274,7 @@ class _Growth:
 
 def _go_on(words: NDArray[np.int64]) -> None:
     """Let a share go on until it pauses."""
-    run(words, GO_ON)
+    do(words, GO_ON)
 
 
 @njit

@@ -363,7 +363,7 @@ def test_no_pass_for_what_it_cannot_take() -> None:
         ("treelstm-2type", {"group": True}),
         ("lattice", {"fuse": True}),
         ("treelstm", {"dedup": "on"}),
-        ("greedy", {}),
+        ("experts", {}),
     ):
         made = load(name, dims={"hidden": 8}, threads=1, policy="depth", **options)
         assert made._passes.make(made._ready()) is None, (name, options)
@@ -372,7 +372,8 @@ def test_no_pass_for_what_it_cannot_take() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("greedy", "the model grows"),
+        ("experts", "the model grows, and types run after growth"),
+        ("greedy", None),
         ("words", "the data have `tokens`"),
         ("bilstm-chars", "the data have `frequency`"),
         ("treelstm", None),

@@ -1,0 +1,1 @@
+"""The stages of models that grow: room for vertices, rounds, what has grown."""
