@@ -169,7 +169,9 @@ _PLANS = _schema(
         "right": _link(_NODES, _NODES, "the second of these"),
     },
     {
-        "node-type": _field(_NODES, "the operator, as the plan names it", text=True),
+        "node-type": _field(
+            _NODES, 'the operator as the plan names it: "Seq Scan" is of kind `seq-scan`', text=True
+        ),
         "kind": _field(_NODES, "the number of its kind"),
         **{plans.slug(key): _field(_NODES, _AS_NAMED, text=True) for key in plans.TEXTS},
         **{plans.slug(key): _number(_NODES, _AS_NAMED) for key in plans.NODE_NUMBERS},

@@ -233,8 +233,9 @@ def _kinds(schema: Schema, kinds: frozenset[str]) -> str:
 
 
 def _listed(schema: Schema, kinds: frozenset[str]) -> str:
-    """The kinds in the schema's order."""
-    return ", ".join(f"`{kind}`" for kind in schema.kinds if kind in kinds)
+    """The kinds in the schema's order, the first of many."""
+    names = [f"`{kind}`" for kind in schema.kinds if kind in kinds]
+    return ", ".join(names if len(names) <= 12 else (*names[:6], f"… ({len(names)})"))
 
 
 def _names() -> Iterator[str]:
