@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, did_you_mean
-from abw.core.base.progress import Clock
+from abw.core.base.progress import Clock, Times, uncounted
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params, init_params
 from abw.core.exec.registry import executor_of
@@ -144,7 +143,7 @@ class Ready:
         workload: Workload,
         first: int,
         last: int,
-        clock: Callable[[str], AbstractContextManager[None]] | None = None,
+        clock: Times = uncounted,
     ) -> MiniBatch:
         """Instances `first` to `last` (exclusive) as a planned mini-batch."""
         return planned(workload, self.policy, self.executor, first, last, clock)
@@ -204,11 +203,11 @@ class System:
         clock = Clock(*STEPS, timer=time.thread_time if self._threads == 1 else time.perf_counter)
         side_by_side, self.product_flops = False, 0
         begun = time.perf_counter()
-        of = self._ready.policy, self._ready.executor, clock, lambda *_: None
-        for _, many, found in PartRunner(*of).run([self._part]):
+        runner = PartRunner(self._ready.policy, self._ready.executor, clock)
+        for _, many, found in runner.run([self._part]):
             side_by_side = many > 0
-            for batch, _, _ in found:
-                self.product_flops += batch.plan.product_flops
+            for done in found:
+                self.product_flops += done.batch.plan.product_flops
         if not side_by_side:
             return dict(clock.seconds)
         share = (time.perf_counter() - begun) / sum(clock.seconds.values())

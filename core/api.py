@@ -57,15 +57,14 @@ from abw.core.plan.plan import Plan, plan
 from abw.core.policy.registry import CHOSEN, LEARNED, get_policy, require_name
 from abw.core.policy.schedule import Policy, Schedule
 from abw.core.policy.user_policy import Validated, checked
-from abw.core.run.checks import refuse_values, refuse_weights
+from abw.core.run.checks import refuse_weights
 from abw.core.run.dedup import DedupMode
 from abw.core.run.footprint import require_weights
 from abw.core.run.hoisting import hoist_where_it_pays, may_hoist
 from abw.core.run.learning import SUMMARIES, Asked, Choice, launch_seconds, phase_seconds, policy_of
-from abw.core.run.minibatches import MiniBatch, run_one
-from abw.core.run.onepass.onepass import WORTH_IT, Passes
-from abw.core.run.parallel import Part, PartRunner, side_by_side
-from abw.core.run.streaming import columns_of, read_ahead
+from abw.core.run.onepass.onepass import Passes
+from abw.core.run.parallel import PHASES, Part, PartRunner
+from abw.core.run.streaming import read_ahead
 from abw.core.run.workload import (
     Networks,
     Workload,
@@ -327,11 +326,7 @@ class LoadedModel:
                 leave_out = left.append if errors == "return" else None
                 yield self._part(piece.instances, leave_out, told=(piece, left))
 
-        if self._current().twins():
-            found = self._through(parts())
-        else:
-            found = ((part, self._one_by_one(part)) for part in parts())
-        for part, columns in found:
+        for part, columns in self._through(parts()):
             piece, left = part.told
             yield piece, columns, left
 
@@ -522,39 +517,7 @@ class LoadedModel:
         """
         if not len(instances):
             return
-        part = self._part(instances, leave_out, windows)
-        if side_by_side(self._current(), part):
-            for _, columns in self._through([part]):
-                yield from columns
-        else:
-            yield from self._one_by_one(part)
-
-    def _one_by_one(self, part: Part) -> Columns:
-        """Run mini-batches one after the other, each by one compiled pass where that can be."""
-        passes, many = self._passes, len(part.windows) >= WORTH_IT
-        made = passes.make(self._ready()) if many else passes.made
-        finished = self.spec.growth and part.workload.growing is None
-        if made is None or self._check_finite or finished:
-            yield from self._ordinary(part)
-            return
-        for window in part.windows:
-            self._current()
-            columns = made.bound(part.workload, *window)
-            if columns is None:
-                yield from self._ordinary(replace(part, windows=[window]))
-            else:
-                yield window, columns
-
-    def _ordinary(self, part: Part) -> Columns:
-        """Run mini-batches by graphs, schedules and plans."""
-        workload, leave_out = part.workload, part.leave_out
-        if len(part.windows) == 1 and leave_out is None and workload.growing is None:  # somebody waits for it
-            executor, checked = self._current(), self._check_finite
-            found = run_one(workload, self._ready(), executor, *part.windows[0], keep_all=checked)
-            if found is not None:
-                yield part.windows[0], self._read(part, *found)
-                return
-        for _, columns in self._through([part]):
+        for _, columns in self._through([self._part(instances, leave_out, windows)]):
             yield from columns
 
     def _part(
@@ -568,22 +531,24 @@ class LoadedModel:
         workload = open_workload(self.spec, instances, self._networks)
         return Part(workload, list(workload.windows() if windows is None else windows), leave_out, told)
 
-    def _read(self, part: Part, batch: MiniBatch, result: Result) -> tuple[Column, ...]:
-        """Read the outputs of a mini-batch, perhaps on another thread."""
-        if self._check_finite:
-            refuse_values(batch, result, part.workload.instances)
-        return columns_of(part.workload, batch, result)
-
     def _through(self, parts: Iterable[Part]) -> Iterator[tuple[Part, Columns]]:
         """Run parts, in parallel unless another call's mini-batches are still running in parallel."""
         executor, free = self._current(), self._free
         self._free = False
         try:
-            clock = Clock("construct", "schedule", "plan", "execute")
-            how = self._ready(), executor, clock, self._read, self._check_finite
-            runner = PartRunner(*how, alone=not free, reuse=True)
+            finite = self._check_finite
+            runner = PartRunner(
+                self._ready(),
+                executor,
+                Clock(*PHASES),
+                self._passes,
+                check_finite=finite,
+                keep_all=finite,
+                alone=not free,
+                reuse=True,
+            )
             for part, _, found in runner.run(parts):
-                yield part, (((batch.first, batch.last), columns()) for batch, _, columns in found)
+                yield part, (((done.batch.first, done.batch.last), done.columns()) for done in found)
         finally:
             self._free |= free
 

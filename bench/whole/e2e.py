@@ -71,7 +71,7 @@ def _passed(ours: Ready, instances: int, runs: int) -> tuple[float | None, float
     networks = replace(ours.networks, equal=None)  # all nodes are computed, as by the steps
     made = Passes(ours.model, networks, ours.executor, outputs_of_model(ours.model)).make(ours.policy)
     texts = _texts(ours.model, instances)
-    if made is None or made.untexted or made.objects(texts) is None:
+    if made is None or not made.reading or made.objects(texts) is None:
         return None, 0.0
     taken = interleaved({"pass": partial(made.objects, texts), "kernels": made.kernels}, runs, warming=1)
     return taken["pass"], taken["kernels"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol, TypeVar
 
 from abw.core.base.compiling import OWN
 from abw.core.base.interrupts import STOP, stopping_after_a_step
@@ -63,6 +64,16 @@ class Clock:
 
     def note(self, phase: str, start: float, end: float) -> None:
         """Hear of a block that has ended."""
+
+
+# What times phases: a clock, or nothing.
+Times = Callable[[str], AbstractContextManager[Any]]
+_NOTHING = nullcontext()
+
+
+def uncounted(_: str) -> AbstractContextManager[None]:
+    """Count no phase."""
+    return _NOTHING
 
 
 class SpanClock(Clock):

@@ -7,6 +7,7 @@ operands is no node: what reads it reads its one operand, or its default.
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,19 @@ from abw.core.graph.walk import (
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
+Longs = NDArray[np.int64]
 BOTH_WAYS = 3
+
+
+class Constructed(NamedTuple):
+    """What construction has filled (`abw.core.graph.walk`); `nodes` (3, n): types, vertices, instances."""
+
+    state: Longs
+    space: Ints
+    nodes: Ints
+    operand_ptr: Ints
+    alias: Ints
+    operand: Ints
 
 
 def construct(binding: Binding, first: int, last: int) -> Graph:
@@ -70,25 +83,37 @@ def construct(binding: Binding, first: int, last: int) -> Graph:
         if not chase(alias):
             refuse_circle(binding)
     filled(program.aliasing if program.nested else 0, len(program.steps))
+    made = Constructed(state, space, nodes, operand_ptr, alias, operand)
+    graph = graph_of(binding, first, last, made, given)
+    if BOTH_WAYS in state[:, WAYS].tolist():
+        refuse_cycle(binding, first, graph)
+    return graph
+
+
+def graph_of(
+    binding: Binding, first: int, last: int, made: Constructed, given: tuple[Floats, ...] | None = None
+) -> Graph:
+    """The graph of instances `first` to `last` (exclusive), which is constructed already.
+
+    `given`: their fields that flow in as they are, if these were found.
+    """
+    program, network = binding.program, binding.network
+    _, space, nodes, operand_ptr, alias, operand = made
+    sizes, shift, edges = made.state.T.tolist(), network.width.bit_length() - 1, program.edges
     type_ptr = np.array(sizes[FIRST], np.int32)
-    edges = program.edges
     find = partial(consumers, type_ptr, edges.slots, edges.lists, edges.distinct, operand_ptr, operand, shift)
-    results = _results(binding, first, last, sizes, space, nodes, alias)
-    graph = Graph(
+    return Graph(
         network,
         type_ptr,
         nodes[1],
         nodes[2],
-        results,
+        _results(binding, first, last, sizes, space, nodes, alias),
         last - first,
         Dag(program.types, nodes[0], find, edges.order, Reads(operand_ptr, operand, shift)),
         operand_ptr,
         operand,
-        given=given,
+        given=_given(binding, first, last)[1] if given is None else given,
     )
-    if BOTH_WAYS in state[:, WAYS].tolist():
-        refuse_cycle(binding, first, graph)
-    return graph
 
 
 def _given(binding: Binding, first: int, last: int) -> tuple[Ints, tuple[Floats, ...]]:

@@ -138,7 +138,7 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None, earlier: Ea
     batches, width = len(schedule), graph.network.width
     launches = schedule.launches
     apart = earlier is not None and not earlier.fields
-    head, constant_row, given = _fields(graph, arenas, earlier.rows if earlier and apart else arenas.head)
+    head, constant_row, given = fields_of(graph, arenas, earlier.rows if earlier and apart else arenas.head)
     if keep is not None and batches:
         schedule, sections, rows, base = _memory(graph, schedule, launches, arenas, head, keep, loose)
     else:
@@ -202,7 +202,7 @@ def results_of(graph: Graph) -> Ints:
     return np.concatenate([np.zeros(0, np.int32), *(refs.reference for refs in graph.results)])
 
 
-def _fields(
+def fields_of(
     graph: Graph, arenas: Arenas, taken: Ints
 ) -> tuple[Ints, Ints, tuple[tuple[int, int, Floats], ...]]:
     """The rows before the first of a node; the first row of each constant in each arena; where fields lie:

@@ -22,7 +22,6 @@ from abw.core.ir.network import Network
 from abw.core.plan.check import check_plan
 from abw.core.policy.check import check_schedule
 from abw.core.run.minibatches import MiniBatch
-from abw.core.store.outputs import Column
 
 # So many instances are named that compute one value.
 SHOWN = 3
@@ -84,14 +83,6 @@ def _named(instances: Instances, numbers: NDArray[np.integer[Any]]) -> str:
     each = [f"{instances.numbers[n]} (line {instances.lines[n]})" for n in numbers[:SHOWN].tolist()]
     more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
     return f"instance{'s' * (len(numbers) > 1)} {', '.join(each)}{more}"
-
-
-def not_finite(column: Column) -> int:
-    """How many values of an output are not finite. Cost: a sum, where all are."""
-    with np.errstate(all="ignore"):
-        if np.isfinite(column.values.sum()):
-            return column.lost
-    return int(np.count_nonzero(~np.isfinite(column.values)))
 
 
 def check_plans(batch: MiniBatch) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Protocol, TypeVar
 
 from abw.core.base.errors import AbwError, InstanceError
 from abw.core.base.parallel import ahead
-from abw.core.base.progress import Clock
+from abw.core.base.progress import Clock, Times, uncounted
 from abw.core.exec.interface import Executor, Result, TooLargeError
 from abw.core.graph.dag import Dag
 from abw.core.graph.equal.leaves import StaleLeavesError, with_fresh
@@ -27,6 +26,8 @@ from abw.core.run.workload import Workload, open_networks, open_workload, read_i
 # Small mini-batches are planned together, up to this many nodes, before the first of them runs: kernels fill
 # the caches with weights and values, and evict the planner's code and tables.
 TOGETHER = 1 << 14
+# A mini-batch by its number, and its instances from one to before another.
+Window = tuple[int, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,20 @@ class Planned:
     dag: Dag
     schedule: Schedule
     plan: Plan
+
+
+@dataclass(frozen=True)
+class Passed:
+    """`nodes` in `batches` that a compiled pass has run; graph, schedule, plan are made when looked at."""
+
+    nodes: int
+    batches: int
+    make: Callable[[], Planned]
+
+    @cached_property
+    def planned(self) -> Planned:
+        """What the pass has planned."""
+        return self.make()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +66,7 @@ class MiniBatch:
     window: int
     first: int
     last: int
-    made: Planned | Grown
+    made: Planned | Passed | Grown
     piece: bool = False
 
     @property
@@ -60,53 +75,53 @@ class MiniBatch:
         return self.made if isinstance(self.made, Grown) else None
 
     @property
+    def _whole(self) -> Planned | Grown:
+        return self.made.planned if isinstance(self.made, Passed) else self.made
+
+    @property
     def graph(self) -> Graph:
         """The dataflow graph."""
-        return self.made.graph
+        return self._whole.graph
 
     @property
     def dag(self) -> Dag:
         """The graph as the policy sees it; of a grown mini-batch, all of it."""
-        return self.made.dag if isinstance(self.made, Planned) else self.made.graph.dag
+        made = self._whole
+        return made.graph.dag if isinstance(made, Grown) else made.dag
 
     @property
     def schedule(self) -> Schedule:
         """The batches of `dag`."""
-        return self.made.schedule
+        return self._whole.schedule
 
     @property
     def batches(self) -> int:
         """The number of batches."""
-        return self.made.batches if isinstance(self.made, Grown) else len(self.made.schedule)
+        return len(self.made.schedule) if isinstance(self.made, Planned) else self.made.batches
 
     @property
     def equal_nodes(self) -> int:
         """How many nodes were left out because they equal others."""
-        if isinstance(self.made, Grown) or (distinct := self.made.graph.distinct) is None:
+        if not isinstance(self.made, Planned) or (distinct := self.made.graph.distinct) is None:
             return 0
         return len(distinct.place) - len(self.made.graph)
 
     @property
     def unseen(self) -> int:
         """The number of steps at which the policy was in a state unseen in training."""
+        if isinstance(self.made, Passed):
+            return 0
         return self.made.unseen if isinstance(self.made, Grown) else self.made.schedule.unseen
 
     @property
     def plan(self) -> Plan:
         """The plan of the whole graph."""
-        return self.made.plan
+        return self._whole.plan
 
     @property
     def executed(self) -> tuple[Plan, ...]:
         """The plans that were executed: one, or those of all rounds of growth."""
-        return self.made.pieces if isinstance(self.made, Grown) else (self.made.plan,)
-
-
-_NOTHING = nullcontext()
-
-
-def _uncounted(_: str) -> AbstractContextManager[None]:
-    return _NOTHING
+        return self.made.pieces if isinstance(self.made, Grown) else (self.plan,)
 
 
 def planned(
@@ -115,23 +130,26 @@ def planned(
     executor: Executor,
     first: int,
     last: int,
-    clock: Callable[[str], AbstractContextManager[None]] | None = None,
+    clock: Times = uncounted,
     *,
     window: int = 0,
     keep_all: bool = False,
     times: int = 1,
     apart: bool = False,
+    unequal: bool = False,
 ) -> MiniBatch:
     """Construct, schedule and plan instances `first` to `last` (exclusive) as a mini-batch.
 
     The plan keeps the values of the model's outputs, or more by `keep_all`, `times` (see `outputs_to_keep`)
-    and the executor. `apart`: nothing that earlier mini-batches have computed is used. `clock` counts the
-    three phases. Errors: InstanceError.
+    and the executor. `apart`: nothing that earlier mini-batches have computed is used. `unequal`: no
+    equal nodes are looked for. `clock` counts the three phases. Errors: InstanceError.
     """
-    clock = clock or _uncounted
     leaves = None if apart else executor.leaves
     with clock("construct"):
-        graph = workload.next_graph(first, last, executor.divide, leaves)
+        if unequal:
+            graph = workload.unfused(first, last)
+        else:
+            graph = workload.next_graph(first, last, executor.divide, leaves)
     with clock("schedule"):
         dag = workload.networks.seen(graph)
         schedule = policy.schedule(dag)
@@ -145,30 +163,6 @@ def planned(
     return MiniBatch(window, first, last, Planned(graph, dag, schedule, made))
 
 
-def run_one(
-    workload: Workload,
-    policy: Policy,
-    executor: Executor,
-    first: int,
-    last: int,
-    *,
-    keep_all: bool = False,
-    apart: bool = False,
-) -> tuple[MiniBatch, Result] | None:
-    """Run one mini-batch of instances that do not grow, with the least overhead (`planned`).
-
-    Returns None if it does not fit the executor's memory. Errors: InstanceError.
-    """
-    while True:
-        batch = planned(workload, policy, executor, first, last, keep_all=keep_all, apart=apart)
-        try:
-            return batch, executor.run(batch.plan)
-        except TooLargeError:
-            return None
-        except StaleLeavesError:
-            continue
-
-
 def run_all(
     workload: Workload,
     policy: Policy,
@@ -178,25 +172,35 @@ def run_all(
     *,
     keep_all: bool = False,
     apart: int = 0,
-    windows: Iterable[tuple[int, int]] | None = None,
+    windows: Iterable[Window] | None = None,
+    unequal: bool = False,
 ) -> Iterator[tuple[MiniBatch, Result]]:
     """Plan and run a workload's mini-batches in order; read each result before asking for the next.
 
-    `windows`: other mini-batches than the workload's. One that does not fit the executor's memory is halved
-    until it does. `leave_out` is called with instances that the model cannot be run on, before their
-    mini-batch is yielded; without it, they are errors. With `keep_all`, the values of all nodes are kept, not
-    only outputs (`outputs_to_keep`). So many of the first windows as `apart` says use nothing that earlier
-    mini-batches have computed. Errors: InstanceError; TooLargeError if one instance alone does not fit.
+    `windows`: other mini-batches than the workload's, with their numbers. One that does not fit the
+    executor's memory is halved until it does. `leave_out` is called with instances that the model cannot be
+    run on, before their mini-batch is yielded; without it, they are errors. With `keep_all`, the values of
+    all nodes are kept, not only outputs (`outputs_to_keep`). So many of the first windows as `apart` says use
+    nothing that earlier mini-batches have computed. `unequal`: see `planned`.
+    Errors: InstanceError; TooLargeError if one instance alone does not fit.
     """
     if workload.growing is not None:
-        for number, (first, last) in enumerate(workload.windows() if windows is None else windows):
+        for number, (first, last) in enumerate(workload.windows()) if windows is None else windows:
             yield from _grown(workload, policy, executor, clock, number, first, last, leave_out)
         return
 
     def made(window: int, first: int, last: int) -> MiniBatch:
-        own = window < apart
         return planned(
-            workload, policy, executor, first, last, clock, window=window, keep_all=keep_all, apart=own
+            workload,
+            policy,
+            executor,
+            first,
+            last,
+            clock,
+            window=window,
+            keep_all=keep_all,
+            apart=window < apart,
+            unequal=unequal,
         )
 
     batches = each_window(workload, made, leave_out, windows)
@@ -246,10 +250,10 @@ def each_window(
     workload: Workload,
     made: Callable[[int, int, int], MiniBatch],
     leave_out: Callable[[InstanceError], None] | None,
-    windows: Iterable[tuple[int, int]] | None,
+    windows: Iterable[Window] | None,
 ) -> Iterator[MiniBatch]:
     """Yield the mini-batches of all windows."""
-    for number, (first, last) in enumerate(workload.windows() if windows is None else windows):
+    for number, (first, last) in enumerate(workload.windows()) if windows is None else windows:
         yield from _around(partial(made, number), first, last, leave_out)
 
 
@@ -284,20 +288,27 @@ class Made(Protocol):
 
 
 M = TypeVar("M", bound=Made)
+T = TypeVar("T")
 
 
 def together(batches: Iterator[M]) -> Iterator[M]:
     """Yield mini-batches, of which TOGETHER nodes are planned before the first is yielded."""
-    return chain.from_iterable(bundles(batches, lambda _, nodes: nodes >= TOGETHER))
+    return chain.from_iterable(bundles(batches, lambda _, nodes: nodes >= TOGETHER, _nodes))
 
 
-def bundles(batches: Iterator[M], full: Callable[[list[M], int], bool]) -> Iterator[list[M]]:
+def _nodes(batch: Made) -> int:
+    return len(batch.graph)
+
+
+def bundles(
+    batches: Iterator[T], full: Callable[[list[T], int], bool], nodes_of: Callable[[T], int]
+) -> Iterator[list[T]]:
     """Collect mini-batches until `full(bundle, nodes)`; the last bundle may be empty.
 
     An error of planning is raised after the bundle of what precedes it.
     """
     while True:
-        made: list[M] = []
+        made: list[T] = []
         nodes, more, error = 0, True, None
         try:
             while more and not full(made, nodes):
@@ -306,7 +317,7 @@ def bundles(batches: Iterator[M], full: Callable[[list[M], int], bool]) -> Itera
                     more = False
                 else:
                     made.append(batch)
-                    nodes += len(batch.graph)
+                    nodes += nodes_of(batch)
         except AbwError as raised:
             error = raised
         yield made

@@ -1,34 +1,45 @@
-"""Mini-batches of instances that arrive in chunks, run in parallel if that helps."""
+"""Runs the mini-batches of instances that arrive in parts: each by one compiled pass where that can be, else
+planned and run; several at once where that helps.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from operator import attrgetter
 from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Any, NoReturn
 
-from abw.core.base.errors import InstanceError
+import numpy as np
+
+from abw.core.base.errors import AbwError, InstanceError
 from abw.core.base.parallel import map_in_order
-from abw.core.base.progress import Clock
+from abw.core.base.progress import Clock, Times
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.lower.rows import row_floats
+from abw.core.plan.counts import Counts
 from abw.core.policy.schedule import Policy
+from abw.core.run.checks import refuse_values
+from abw.core.run.columns import columns_of
+from abw.core.run.dedup import LEAST_NODES
 from abw.core.run.minibatches import (
     MiniBatch,
+    Passed,
+    Window,
     bundles,
     each_window,
     in_pieces,
     planned,
     run_all,
 )
+from abw.core.run.onepass.onepass import Pass, Passes
 from abw.core.run.workload import Workload
-
-T = TypeVar("T")
+from abw.core.store.outputs import Column
 
 # Nodes of the mini-batches that are planned together, fewest and usual: a thread that alternates between
 # planning and executing has cold caches each time.
@@ -51,25 +62,53 @@ class Part:
     apart: int = 0
 
 
-# Mini-batches in order, each with its result and a function that reads it.
-Found = Iterator[tuple[MiniBatch, Result, Callable[[], T]]]
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A mini-batch that has run, its nodes, and what it took.
+
+    `columns` reads its outputs; of one that did not run in parallel, `result` has the values of its nodes;
+    both before the next one is requested.
+    """
+
+    batch: MiniBatch
+    nodes: int
+    counts: Counts
+    result: Callable[[], Result]
+    columns: Callable[[], tuple[Column, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Share(Generic[T]):
-    """Planned mini-batches of a part; when they have run, their results, and the seconds they took."""
+class _Turn:
+    """A mini-batch that a pass is to run."""
+
+    window: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """Mini-batches of a part for one thread; when they have run, what they gave, the seconds they took by
+    phase, and the error that ended them.
+    """
 
     part: Part
-    batches: list[MiniBatch]
-    found: tuple[tuple[MiniBatch, Result, T], ...] = ()
-    seconds: float = 0.0
+    batches: Sequence[MiniBatch | _Turn]
+    found: Sequence[Done] = ()
+    clock: Clock | None = None
+    error: AbwError | None = None
+
+
+PHASES = ("construct", "schedule", "plan", "execute")
 
 
 @dataclass(frozen=True, slots=True)
-class PartRunner(Generic[T]):
-    """Runs parts on an executor, in parallel if that helps, and reads results by `read(part, batch, result)`.
+class PartRunner:
+    """Runs parts on an executor, in parallel if that helps.
 
-    `clock` counts the seconds of all threads. `keep_all`: see `run_all`. `alone`: never run in parallel.
+    `clock` counts the seconds of all threads. `passes`: those of the model, by the policy. `looked_at`:
+    whether graphs and plans are looked at when mini-batches have run. `check_finite`: refuse values that are
+    not finite. `keep_all`: see `run_all`. `alone`: never run in parallel.
 
     Mini-batches use leaves that earlier ones have computed, unless their part says otherwise (`Part.apart`).
     Those that run in parallel do so only if they `reuse` them: each thread has its own, so that the number of
@@ -79,18 +118,19 @@ class PartRunner(Generic[T]):
     policy: Policy
     executor: Executor
     clock: Clock
-    read: Callable[[Part, MiniBatch, Result], T]
+    passes: Passes | None = None
+    looked_at: bool = False
+    check_finite: bool = False
     keep_all: bool = False
     alone: bool = False
     reuse: bool = False
 
-    def run(self, parts: Iterable[Part]) -> Iterator[tuple[Part, int, Found[T]]]:
-        """Run parts as `run_all` does; yields with each mini-batch what returns its `read`.
+    def run(self, parts: Iterable[Part]) -> Iterator[tuple[Part, int, Iterator[Done]]]:
+        """Run parts as `run_all` does, each mini-batch by a pass where that can be.
 
-        Call that before the next mini-batch. With each part comes the number of threads that run its
-        mini-batches in parallel, or 0. In parallel, a mini-batch runs and is read on one thread, while the
-        next ones are planned, also those of later parts; its `result` has no values then, and parts are
-        requested by other threads, one at a time.
+        With each part comes the number of threads that run its mini-batches in parallel, or 0. In parallel, a
+        mini-batch runs and is read on one thread, while the next ones are planned, also those of later parts;
+        its `result` has no values then, and parts are requested by other threads, one at a time.
         """
         for many, some in groupby(parts, lambda part: 0 if self.alone else side_by_side(self.executor, part)):
             if many:
@@ -98,7 +138,44 @@ class PartRunner(Generic[T]):
             else:
                 yield from ((part, 0, self._one_by_one(part)) for part in some)
 
-    def _one_by_one(self, part: Part) -> Found[T]:
+    def _pass(self, executor: Executor, part: Part) -> Pass | None:
+        """What runs mini-batches of a part; None for those of models that grow, if these are looked at, or
+        have grown.
+        """
+        left = part.workload.growing is None or self.looked_at or self.check_finite
+        if part.workload.model.growth and left:
+            return None
+        return self.passes.of(self.policy, executor, len(part.windows)) if self.passes else None
+
+    def _one_by_one(self, part: Part) -> Iterator[Done]:
+        made = self._pass(self.executor, part)
+        if made is None:
+            yield from self._planned(part, enumerate(part.windows))
+            return
+        turns = ((window, _takes(part.workload, window)) for window in enumerate(part.windows))
+        turn = next(turns, None)
+
+        def others() -> Iterator[Window]:
+            """Up to the next mini-batch that the pass takes."""
+            nonlocal turn
+            while turn and not turn[1]:
+                yield turn[0]
+                turn = next(turns, None)
+
+        while turn:
+            if not turn[1]:
+                yield from self._planned(part, others())
+                continue
+            (number, (first, last)), _ = turn
+            done = self._passed(made, part, _Turn(number, first, last), self.clock)
+            if done:
+                yield done
+            else:
+                yield from self._planned(part, [turn[0]], unequal=True)
+            turn = next(turns, None)
+
+    def _planned(self, part: Part, windows: Iterable[Window], *, unequal: bool = False) -> Iterator[Done]:
+        """Run mini-batches by graph, schedule and plan."""
         for batch, result in run_all(
             part.workload,
             self.policy,
@@ -107,15 +184,44 @@ class PartRunner(Generic[T]):
             part.leave_out,
             keep_all=self.keep_all,
             apart=part.apart,
-            windows=part.windows,
+            windows=windows,
+            unequal=unequal,
         ):
-            yield batch, result, partial(self.read, part, batch, result)
+            yield self._done(part, batch, result)
 
-    def _in_parallel(self, parts: Iterable[Part]) -> Iterator[tuple[Part, Found[T]]]:
+    def _done(self, part: Part, batch: MiniBatch, result: Result) -> Done:
+        def columns() -> tuple[Column, ...]:
+            found = columns_of(part.workload, batch, result)
+            if self.check_finite:
+                refuse_values(batch, result, part.workload.instances)
+            return found
+
+        return Done(batch, len(result.nodes), result.counts, lambda: result, columns)
+
+    def _passed(
+        self, made: Pass, part: Part, turn: _Turn, clock: Times, *, copied: bool = False
+    ) -> Done | None:
+        """Run a mini-batch by a pass; None where it has to be planned."""
+        columns = made.bound(part.workload, turn.first, turn.last, clock)
+        if columns is None:
+            return None
+        if not (self.looked_at or self.check_finite):
+            batch = MiniBatch(turn.window, turn.first, turn.last, _UNSEEN)
+            return Done(batch, 0, _NO_COUNTS, _nothing, partial(_given, columns))
+        what = made.passed(part.workload, turn.first, turn.last, copied=copied)
+        counts, result = Counts(what.batches, what.batches, 0, 0), made.result(what)
+        batch = MiniBatch(turn.window, turn.first, turn.last, what)
+        if self.check_finite:
+            refuse_values(batch, result(), part.workload.instances)
+        return Done(batch, what.nodes, counts, result, partial(_given, columns))
+
+    def _in_parallel(self, parts: Iterable[Part]) -> Iterator[tuple[Part, Iterator[Done]]]:
         planning, twins = Lock(), self.executor.twins()
         turn = list(twins[:1])  # whom the next share is for
 
-        def made(part: Part, twin: Executor | None, window: int, first: int, last: int) -> MiniBatch:
+        def made(
+            part: Part, twin: Executor | None, unequal: bool, window: int, first: int, last: int
+        ) -> MiniBatch:
             with planning:
                 return planned(
                     part.workload,
@@ -127,39 +233,89 @@ class PartRunner(Generic[T]):
                     window=window,
                     keep_all=self.keep_all,
                     apart=not self.reuse or window < part.apart,
+                    unequal=unequal,
                 )
 
-        def shares() -> Iterator[_Share[T]]:
+        def batches(part: Part) -> Iterator[MiniBatch | _Turn]:
+            for number, (first, last) in enumerate(part.windows):
+                if self._pass(turn[0], part) and _takes(part.workload, (number, (first, last))):
+                    yield _Turn(number, first, last)
+                else:
+                    how = partial(made, part, None, False)
+                    yield from each_window(part.workload, how, part.leave_out, [(number, (first, last))])
+
+        def shares() -> Iterator[_Share]:
             portions = _Portions(len(twins))
             for part in parts:
-                batches = each_window(part.workload, partial(made, part, None), part.leave_out, part.windows)
-                for some in portions.of(batches, len(part.windows)):
+                for some in portions.of(part, batches(part)):
                     yield _Share(part, some)
 
-        def work(twin: Executor, share: _Share[T]) -> _Share[T]:
-            part, own = share.part, Clock("execute")
-            again = partial(made, part, twin)
-            pieces = chain.from_iterable(in_pieces(again, twin, own, b) for b in share.batches)
-            found = tuple((batch, result, self.read(part, batch, result)) for batch, result in pieces)
-            return _Share(part, [], found, own.seconds["execute"])
+        def ran(twin: Executor, part: Part, each: MiniBatch | _Turn, clock: Clock) -> Iterator[Done]:
+            if isinstance(each, _Turn):
+                one = self._pass(twin, part)
+                done = one and self._passed(one, part, each, clock, copied=True)
+                if done:
+                    yield done
+                    return
+                how, window = partial(made, part, twin, True), (each.window, (each.first, each.last))
+                waiting = each_window(part.workload, how, part.leave_out, [window])
+            else:
+                how, waiting = partial(made, part, twin, False), iter([each])
+            for batch in waiting:
+                for piece, result in in_pieces(how, twin, clock, batch):
+                    found = self._done(part, piece, result)
+                    yield replace(found, columns=partial(_given, found.columns()))
 
-        def given(done: Iterator[_Share[T]]) -> Found[T]:
+        def work(twin: Executor, share: _Share) -> _Share:
+            own, found = Clock(*PHASES), list[Done]()
+            try:
+                for each in share.batches:
+                    found.extend(ran(twin, share.part, each, own))
+            except AbwError as error:
+                return _Share(share.part, (), found, own, error)
+            return _Share(share.part, (), found, own)
+
+        def given(done: Iterator[_Share]) -> Iterator[Done]:
             for share in done:
-                self.clock.seconds["execute"] += share.seconds
-                for batch, result, value in share.found:
-                    yield batch, result, partial(_given, value)
+                for phase, seconds in share.clock.seconds.items() if share.clock else ():
+                    self.clock.seconds[phase] += seconds
+                yield from share.found
+                if share.error:
+                    raise share.error
 
         with closing(map_in_order(shares(), twins, work, lambda twin: turn.__setitem__(0, twin))) as done:
             for part, some in groupby(done, attrgetter("part")):
                 yield part, given(some)
 
 
-def _given(value: T) -> T:
+def _given(value: tuple[Column, ...]) -> tuple[Column, ...]:
     return value
 
 
+def _nothing() -> NoReturn:
+    raise RuntimeError("the mini-batch was run to its outputs alone")
+
+
+# In place of what nobody looks at.
+_UNSEEN, _NO_COUNTS = Passed(0, 0, _nothing), Counts(0, 0, 0, 0)
+
+
+def _takes(workload: Workload, window: Window) -> bool:
+    """Whether a pass takes the next mini-batch: it leaves those in which equal nodes are to be looked for."""
+    equal, (_, (first, last)) = workload.networks.equal, window
+    if equal is None:
+        return True
+    if equal.pause:
+        equal.pause -= 1
+        return True
+    instances, kinds = workload.instances, Counter(k for t in workload.model.types for k in t.kinds)
+    vertices = np.bincount(instances.kind[instances.start[first] : instances.start[last]])
+    most = sum(kinds[kind] * n for kind, n in zip(instances.schema.kinds, vertices.tolist(), strict=False))
+    return bool(most < LEAST_NODES)
+
+
 class _Portions:
-    """Divides mini-batches into portions that are planned together.
+    """Divides mini-batches into portions for a thread.
 
     Portions are small at first, so that all threads soon have work, and at the end, so that all threads end
     at about the same time.
@@ -168,15 +324,21 @@ class _Portions:
     def __init__(self, threads: int) -> None:
         self._threads, self._taken, self._left = threads, 0, 0
 
-    def of(self, batches: Iterator[MiniBatch], windows: int) -> Iterator[list[MiniBatch]]:
-        """Divide the mini-batches of this number of windows; the last portion may be empty."""
-        self._left = windows
-        for some in bundles(batches, self._full):
+    def of(self, part: Part, batches: Iterator[MiniBatch | _Turn]) -> Iterator[list[MiniBatch | _Turn]]:
+        """Divide a part's mini-batches; the last portion may be empty."""
+        start, self._left = part.workload.instances.start, len(part.windows)
+
+        def size(batch: MiniBatch | _Turn) -> int:
+            return (
+                int(start[batch.last] - start[batch.first]) if isinstance(batch, _Turn) else len(batch.graph)
+            )
+
+        for some in bundles(batches, self._full, size):
             yield some
             self._taken += 1
-            self._left = windows - 1 - some[-1].window if some else 0
+            self._left = len(part.windows) - 1 - some[-1].window if some else 0
 
-    def _full(self, some: list[MiniBatch], nodes: int) -> bool:
+    def _full(self, some: list[MiniBatch | _Turn], nodes: int) -> bool:
         few = self._taken < self._threads or 2 * self._threads * len(some) >= self._left
         return nodes >= (FEWEST if few else ENOUGH)
 

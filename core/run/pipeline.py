@@ -27,16 +27,18 @@ from abw.core.policy.registry import CHOSEN, LEARNED, get_policy
 from abw.core.policy.rules.depth import Depth
 from abw.core.run.batchsize import LARGEST, SHARE, choose, try_growing, try_sizes
 from abw.core.run.checks import refuse_weights
+from abw.core.run.columns import columns_of
 from abw.core.run.footprint import require_weights
 from abw.core.run.hoisting import hoist_where_it_pays, hoisted_types, may_hoist
 from abw.core.run.learning import Asked, Learned, chosen_policy, kept_policy, train
 from abw.core.run.minibatches import planned, run_all
 from abw.core.run.observers import COMPARED, Growing, Resident, Timeline, usual_observers
+from abw.core.run.onepass.onepass import Passes
 from abw.core.run.options import RunOptions as RunOptions
 from abw.core.run.precompile import BOUND, PLAN, Beside, compiling_beside
 from abw.core.run.run import require_targets, shown_data, spare_read, weights_document
 from abw.core.run.shards import Share
-from abw.core.run.streaming import ModelRun, columns_of
+from abw.core.run.streaming import ModelRun
 from abw.core.run.workload import Workload, open_model, open_networks, open_sample, open_seeds
 from abw.core.spec.load import Overrides
 from abw.core.store.grown import open_grown, require_lines
@@ -234,6 +236,9 @@ class _SpecRun(ModelRun):
                 )
                 self.held.mark("choosing the policy")
         self.policy_file = self.learned.path if self.learned else None
+        self.passes = Passes(model, networks, self.executor, self.outputs, worth=1, spared=False)
+        with clock("compile"):
+            self.passes.make(self.policy)
         if options.auto_batch:
             self._choose_size(sample, used)
 

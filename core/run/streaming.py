@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -19,25 +19,22 @@ from abw.core.data.feed import Feed, Section, open_feed
 from abw.core.data.head import Head
 from abw.core.data.instances import Instances
 from abw.core.data.stream import Bad, Chunk
-from abw.core.data.vertices import INSTANCE, KIND, FieldColumn
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params
 from abw.core.exec.precision import allowed
-from abw.core.exec.values import single
 from abw.core.graph.dag import Dag
-from abw.core.graph.graph import Graph, ResultRefs
-from abw.core.ir.growth import DecisionOutput
-from abw.core.ir.model import AS_IT_IS, Model
+from abw.core.graph.graph import Graph
+from abw.core.ir.model import Model
 from abw.core.policy.schedule import Policy, Schedule
-from abw.core.run.checks import TOLERANCE, check_plans, compare_with_reference, not_finite, refuse_values
-from abw.core.run.growing.grow import Grown
+from abw.core.run.checks import TOLERANCE, check_plans, compare_with_reference
+from abw.core.run.columns import not_finite
 from abw.core.run.growing.recheck import recheck
 from abw.core.run.minibatches import MiniBatch, history_of
+from abw.core.run.onepass.onepass import Passes
 from abw.core.run.options import RunOptions
-from abw.core.run.parallel import Found, Part, PartRunner
+from abw.core.run.parallel import Done, Part, PartRunner
 from abw.core.run.run import KEPT, Given, Ran, Run
 from abw.core.run.workload import Networks, Workload, chunks_of, open_workload
-from abw.core.store.answers import answered, fields_of
 from abw.core.store.history import save_history
 from abw.core.store.outputs import Column, Rows, Writer, open_outputs, outputs_of, with_bad
 from abw.core.store.runs import OUTPUTS
@@ -76,6 +73,7 @@ class ModelRun(Run[Instances, Rows]):
 
     networks: Networks
     policy: Policy
+    passes: Passes | None = None
     params: Params | None = None
     pipe: Head | None = None
 
@@ -87,7 +85,7 @@ class ModelRun(Run[Instances, Rows]):
         clock: Clock,
         progress: Progress | None = None,
     ) -> None:
-        """Set `networks` and `policy` before running."""
+        """Set `networks` and `policy` before running, and `passes` where mini-batches may take one."""
         super().__init__(options, clock, progress)
         self.model, self.executor = model, executor
         self.name, self.files, self.outputs = model.name, model.files, outputs_of(model)
@@ -158,24 +156,32 @@ class ModelRun(Run[Instances, Rows]):
 
     def _run(self, parts: Iterable[Part]) -> Iterator[RanModel]:
         # verification reads the values of all nodes, after outputs were written
-        alone = self.params is not None
-        keep_all = alone or self.options.check_finite
-        # counts of a run that stays on disk are the same each time
-        reuse = not self.options.keep
-        runner = PartRunner(self.policy, self.executor, self.clock, self._read, keep_all, alone, reuse)
+        alone, finite = self.params is not None, self.options.check_finite
+        runner = PartRunner(
+            self.policy,
+            self.executor,
+            self.clock,
+            self.passes,
+            looked_at=True,
+            check_finite=finite,
+            keep_all=alone or finite,
+            alone=alone,
+            reuse=not self.options.keep,  # counts of a run that stays on disk are the same each time
+        )
         for part, abreast, found in runner.run(parts):
             yield from self._ran(part, abreast, found)
 
-    def _ran(self, part: Part, abreast: int, found: Found[Rows]) -> Iterator[RanModel]:
+    def _ran(self, part: Part, abreast: int, found: Iterator[Done]) -> Iterator[RanModel]:
         instances, (before, share) = part.workload.instances, part.told
         split: set[int] = set()
-        for batch, result, read in found:
+        for done in found:
+            batch = done.batch
             yield RanModel(
                 last=int(instances.lines[batch.last - 1]),
                 taken=before + share * batch.last,
                 counted={
-                    **asdict(result.counts),
-                    "nodes": len(result.nodes),
+                    **asdict(done.counts),
+                    "nodes": done.nodes,
                     "equal_nodes": batch.equal_nodes,
                     "batches": batch.batches,
                     "rounds": batch.grown.rounds if batch.grown else 0,
@@ -186,18 +192,11 @@ class ModelRun(Run[Instances, Rows]):
                 run=self,
                 workload=part.workload,
                 batch=batch,
-                result=result,
-                given=read,
+                result=done.result,
+                given=done.columns,
             )
             if batch.piece:
                 split.add(batch.window)
-
-    def _read(self, part: Part, batch: MiniBatch, result: Result) -> Rows:
-        """Read the outputs of a mini-batch, perhaps on another thread. Errors: AbwError (--check-finite)."""
-        rows = _rows(part.workload, batch, result)
-        if self.options.check_finite:
-            refuse_values(batch, result, part.workload.instances)
-        return rows
 
     def merged(self, rows: Rows | None, bad: Sequence[Bad], first: int) -> Rows:
         """Insert rows of instances that were left out (`with_bad`)."""
@@ -213,20 +212,23 @@ class ModelRun(Run[Instances, Rows]):
 
 @dataclass(kw_only=True)
 class RanModel(Ran[Rows]):
-    """A mini-batch of a model's instances; `given` reads its rows."""
+    """A mini-batch of a model's instances; `given` reads its outputs."""
 
     run: ModelRun
     workload: Workload
     batch: MiniBatch
-    result: Result
-    given: Callable[[], Rows]
+    result: Callable[[], Result]
+    given: Callable[[], tuple[Column, ...]]
 
     def read(self) -> Rows:
         """Read the outputs of its instances."""
+        instances, first, last = self.workload.instances, self.batch.first, self.batch.last
         with self.run.clock("execute"):
-            rows = self.given()
-        del self.given  # observers do not need rows later
-        return rows
+            columns = self.given()
+        del self.given  # observers do not need outputs later
+        nothing = ("",) * (last - first)
+        names = instances.names[first:last] if instances.names else nothing
+        return Rows(names, instances.lines[first:last], columns, nothing)
 
     def whole(self) -> tuple[Graph, Dag, Schedule]:
         """The graph, the dag that the policy saw, and the schedule by which it was executed."""
@@ -237,7 +239,7 @@ class RanModel(Ran[Rows]):
         if self.batch.grown is None:
             return None
         with self.run.clock("write"):
-            found = history_of(self.workload, self.batch, self.result)
+            found = history_of(self.workload, self.batch, self.result())
             save_history(folder, self.number, found)
         return found.node_round
 
@@ -249,7 +251,7 @@ class RanModel(Ran[Rows]):
         assert run.params
         worst, expected = compare_with_reference(
             graph,
-            self.result,
+            self.result(),
             run.executor,
             run.params,
             run.networks.fusion,
@@ -260,75 +262,3 @@ class RanModel(Ran[Rows]):
         name, tolerance = run.executor.name, allowed(run.executor.precision, TOLERANCE)
         found = recheck(growing.growth_model, grown.instances, expected, tolerance, name, grown.picks)
         return worst, found.decisions, found.close
-
-
-def _rows(workload: Workload, batch: MiniBatch, result: Result) -> Rows:
-    """The outputs of a mini-batch as rows."""
-    instances, first, last = workload.instances, batch.first, batch.last
-    names = instances.names[first:last] if instances.names else ("",) * (last - first)
-    columns = columns_of(workload, batch, result)
-    return Rows(names, instances.lines[first:last], columns, ("",) * (last - first))
-
-
-def columns_of(workload: Workload, batch: MiniBatch, result: Result) -> tuple[Column, ...]:
-    """The outputs of a mini-batch: of nodes, then of decisions."""
-    model, grown = workload.model, batch.grown
-    start = grown.order.start if grown else workload.instances.start[batch.first : batch.last + 1]
-    base = start[0]
-    given = tuple(_column_of(refs, result, start - base) for refs in result.nodes.results)
-    if model.answers:
-        instances = grown.instances if grown else workload.instances
-        given = tuple(
-            answered_column(column, refs.vertex + base, model, refs.name, instances)
-            for column, refs in zip(given, result.nodes.results, strict=True)
-        )
-    if grown is None or model.growth is None:
-        return given
-    kinds = workload.instances.schema.kinds
-    return (*given, *(_decided(output, grown, kinds, model) for output in model.growth.outputs))
-
-
-def _decided(output: DecisionOutput, grown: Grown, kinds: Sequence[str], model: Model) -> Column:
-    """A decision as an output of finished instances."""
-    columns, order = grown.columns, grown.order
-    wanted = np.array([name in output.kinds for name in kinds])
-    vertex = np.flatnonzero(wanted[columns[KIND][order.vertex]])
-    own = order.vertex[vertex]
-    values = columns[FieldColumn(output.decision.name)][own]
-    if output.decision.how == "best":  # the others belong to hypotheses that were dropped
-        there = values >= 0
-        vertex, own, values = vertex[there], own[there], values[there]
-    instance = columns[INSTANCE][own]
-    counts = np.bincount(instance, minlength=len(order.start) - 1)
-    column = Column(values, counts, (vertex - order.start[instance] - 1).astype(np.int32))
-    answer = model.answers.get(output.name, AS_IT_IS)
-    if not answer.fields:
-        return column
-    beside = fields_of(grown.instances, vertex, answer.fields, model.data.seed)
-    return replace(column, fields=beside)
-
-
-def _column_of(refs: ResultRefs, result: Result, start: NDArray[np.int64]) -> Column:
-    """An output of a mini-batch whose n instances begin at the vertices `start` (n + 1,), the first at 0."""
-    values = single(result.values(refs.reference))
-    if not len(values):  # without values, the shape is that of the network's output
-        network = result.nodes.network
-        t, o = dict(network.outputs)[refs.name][0]
-        values = values.reshape(0, *network.types[t].outputs[o].shape)
-    if len(start) == 2:  # a single instance waits for its answer
-        return Column(values, np.array([len(values)]), refs.vertex - np.int32(1))
-    counts = np.bincount(refs.instance, minlength=len(start) - 1)
-    return Column(values, counts, (refs.vertex - start[refs.instance] - 1).astype(np.int32))
-
-
-def answered_column(
-    column: Column, vertices: NDArray[np.integer[Any]], model: Model, name: str, instances: Instances
-) -> Column:
-    """An output in the form that the model's answer requests."""
-    answer = model.answers.get(name, AS_IT_IS)
-    if answer == AS_IT_IS:
-        return column
-    values, shares = answered(column.values, answer)
-    lost = not_finite(column) if answer.form == "label" else 0
-    beside = fields_of(instances, vertices, answer.fields, model.data.seed)
-    return replace(column, values=values, shares=shares, fields=beside, lost=lost)

@@ -6,7 +6,7 @@ import copy
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
@@ -23,12 +23,12 @@ from abw.core.exec.cpu.quantized import narrow_of
 from abw.core.exec.cpu.target import Target, TargetName, get_target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.cpu.weight_grads import RowSums
-from abw.core.exec.interface import Abilities, Executed, Executor, Result
+from abw.core.exec.interface import Abilities, Array, Executed, Executor, Result
 from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.params import Params
 from abw.core.exec.precision import Precision
 from abw.core.exec.result_guard import RunEpochs
-from abw.core.exec.values import fill_given, kept_rows, refill_rows
+from abw.core.exec.values import fill_given, kept_rows, read_values, refill_rows
 from abw.core.graph.equal.leaves import Leaves
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
@@ -346,6 +346,11 @@ class CpuExecutor(Executor):
         self._epochs.go_on(rows, self._arenas)
         if self._memory.reserve(rows):
             self._leaves.forget()
+
+    def reader_of(self, plan: Callable[[], Plan]) -> Callable[[NDArray[np.integer[Any]]], Array]:
+        """What reads values of the run without a plan, of which this one is made afterwards: see `Result`."""
+        views, params = self._memory.views, self._constants.params
+        return self._epochs.guarded(lambda references: read_values(views, plan(), params, references))
 
     def kernels(self) -> Mapping[str, str]:
         """Each type's kernel as LLVM IR; what all share (fills, lists collected, the walker) is left out."""

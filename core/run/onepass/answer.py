@@ -6,8 +6,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.jit.addresses import address_of, ask, longs_at, longs_in
-from abw.core.jit.decorators import njit
+from abw.core.jit.decorators import fragment, njit
 from abw.core.run.onepass import state as at
+
+
+@fragment
+def _run(words: int) -> int:
+    """Run the `STAGES` from the `STAGE` on; how the last of them ends."""
+    state = longs_at(words, at.WORDS)
+    stages = longs_in(state, at.STAGES)
+    for s in range(state[at.STAGE], len(stages)):
+        state[at.STAGE] = s
+        ends = ask(stages[s], words)
+        if ends != at.FINE:
+            return ends  # type: ignore[no-any-return]
+    return at.FINE
 
 
 @njit
@@ -18,13 +31,8 @@ def answer(words: int, text: int, size: int, count: int) -> int:
     """
     state = longs_at(words, at.WORDS)
     state[at.NEXT], state[at.TEXT], state[at.SIZE], state[at.COUNT] = 0, text, size, count
-    stages = longs_in(state, at.STAGES)
-    for s in range(len(stages)):
-        state[at.STAGE] = s
-        ends = ask(stages[s], words)
-        if ends != at.FINE:
-            return ends  # type: ignore[no-any-return]
-    return at.FINE
+    state[at.STAGE] = 0
+    return _run(words)
 
 
 @njit
@@ -35,12 +43,5 @@ def answer_text(words: int, text: NDArray[np.uint8], count: int) -> int:
 
 @njit
 def go_on(words: int) -> int:
-    """Go on with a pass that ended with AGAIN."""
-    state = longs_at(words, at.WORDS)
-    stages = longs_in(state, at.STAGES)
-    for s in range(state[at.STAGE], len(stages)):
-        state[at.STAGE] = s
-        ends = ask(stages[s], words)
-        if ends != at.FINE:
-            return ends  # type: ignore[no-any-return]
-    return at.FINE
+    """Go on with a pass that ended with AGAIN, or with its next phase."""
+    return _run(words)

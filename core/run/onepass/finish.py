@@ -87,7 +87,7 @@ def plan(words: int) -> int:
         launch_ptr[b] = b
     runs = ints_at(listed, 1)
     runs[0] = 0
-    fill_plan(
+    state[at.LISTED], state[at.PRODUCT_FLOPS_NOW], state[at.OTHER_FLOPS_NOW] = fill_plan(
         (
             ints_at(table[TYPE], batches),
             ints_at(table[PTR], batches + 1),

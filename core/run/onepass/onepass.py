@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numba
@@ -10,25 +12,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
+from abw.core.base.progress import Times, uncounted
 from abw.core.data.given.objects import text_of
 from abw.core.data.given.written import Writer
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.launch import Walking
-from abw.core.exec.interface import Executor
+from abw.core.exec.interface import Executor, Result
 from abw.core.graph.bind import Binding as Bound
 from abw.core.ir.model import AS_IT_IS, Model
 from abw.core.jit.pointers import Table
+from abw.core.plan.counts import Counts
 from abw.core.policy.schedule import Policy
+from abw.core.run.columns import answered_column
 from abw.core.run.dedup import LEAST_NODES, LOOKED_AT
-from abw.core.run.onepass import bind, build, finish
+from abw.core.run.minibatches import Passed, Planned
+from abw.core.run.onepass import bind, build, finish, schedule
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.binding import Binding, CannotPassError, binding_of, format_of
 from abw.core.run.onepass.growing import stages as grow
 from abw.core.run.onepass.growing.growth import Growing
 from abw.core.run.onepass.rules import Rule, rule_of
 from abw.core.run.onepass.state import Stage
-from abw.core.run.onepass.workspace import Workspace
-from abw.core.run.streaming import answered_column
+from abw.core.run.onepass.workspace import Phases, Workspace
 from abw.core.run.workload import Networks, Workload
 from abw.core.store.answers import answered
 from abw.core.store.outputs import Column, Output
@@ -76,10 +81,7 @@ def texts_refusal(model: Model, networks: Networks) -> str:
 
 
 class Pass:
-    """A model's passes on an executor, by a policy that has a rule.
-
-    `reading`: the stages that run texts; `untexted` says why there are none.
-    """
+    """A model's passes on an executor, by a policy that has a rule."""
 
     def __init__(
         self,
@@ -95,28 +97,43 @@ class Pass:
         self._space = Workspace(model, networks, executor, walking, rule.arrays, rule.numbers, growing)
         self._growing = growing
         self._outputs, self._format, self._answers = outputs, model.data.format, model.answers
-        self._equal, self._writer = networks.equal, Writer(model.data.format)
+        self._model, self._networks, self._equal = model, networks, networks.equal
         self._binding: Bound | None = None
         self._numbered = False
-        stages: tuple[Stage, ...] = build.construct, *rule.stages, finish.plan
-        if growing is None:
-            stages = *stages, finish.walk, finish.results
-        else:
-            stages = *stages, grow.reserve, finish.walk, grow.begin, grow.go_on, grow.results
-        self._bound = self._space.stages(stages)
-        self._texted, self.untexted = None, ""
-        self.reading: tuple[Stage, ...] = ()
+        executed: tuple[Stage, ...] = finish.walk, finish.results
+        if growing is not None:
+            executed = grow.reserve, finish.walk, grow.begin, grow.go_on, grow.results
+        phases = {
+            "construct": (build.construct,),
+            "schedule": rule.stages,
+            "plan": (finish.plan,),
+            "execute": executed,
+        }
+        self._stages = (*chain(*phases.values()),)
+        self._edges, self._executor = schedule.successors in rule.stages, executor
+        self._bound = [(phase, self._space.stages(some)) for phase, some in phases.items()]
+
+    @cached_property
+    def reading(self) -> tuple[Stage, ...]:
+        """The stages that run texts, found or compiled now; none where `texts_refusal` says why."""
+        model = self._model
         try:
-            reader, binding = _binding(model, networks)
-        except CannotPassError as error:
-            self.untexted = str(error)
-        else:
-            kinds = len(model.schema.kinds)
-            self._space.read(binding, {at.TAGGED: model.data.format == "tags", at.KINDS: kinds})
-            if growing is not None:
-                growing.read(binding, model.schema.kinds)
-            self.reading = (reader, bind.bind, *stages)
-            self._texted = self._space.stages(self.reading)
+            reader, binding = _binding(model, self._networks)
+        except CannotPassError:
+            return ()
+        kinds = model.schema.kinds
+        self._space.read(binding, {at.TAGGED: model.data.format == "tags", at.KINDS: len(kinds)})
+        if self._growing is not None:
+            self._growing.read(binding, kinds)
+        return (reader, bind.bind, *self._stages)
+
+    @cached_property
+    def _texted(self) -> Phases:
+        return [("", self._space.stages(self.reading))] if self.reading else []
+
+    @cached_property
+    def _writer(self) -> Writer:
+        return Writer(self._format)
 
     def table(self) -> Table:
         """The words of passes of texts, for a workspace elsewhere, which has its own block and arenas."""
@@ -148,8 +165,10 @@ class Pass:
             found.append(Column(given, np.diff(offsets), vertex, shares))
         return tuple(found), self._space.names() if self._format == "json" else None
 
-    def bound(self, workload: Workload, first: int, last: int) -> tuple[Column, ...] | None:
-        """The outputs of bound instances `first` to `last` (exclusive); None as above."""
+    def bound(
+        self, workload: Workload, first: int, last: int, times: Times = uncounted
+    ) -> tuple[Column, ...] | None:
+        """The outputs of bound instances `first` to `last` (exclusive), equal nodes or not; None as above."""
         if self._binding is not workload.binding:
             self._binding, self._numbered = workload.binding, True
             if self._growing is None or workload.growing is None:
@@ -157,7 +176,8 @@ class Pass:
             else:
                 self._space.bind(workload.growing.before(workload.binding))
                 self._growing.bind(workload.growing)
-        if self._run(self._bound, None, first, last) != at.FINE:
+        self._space.words[at.PAUSE] = 1
+        if self._run(self._bound, None, first, last, times) != at.FINE:
             return None
         found, start = [], workload.instances.start[first:last]
         for output, (values, offsets, vertex) in zip(self._outputs, self._space.columns(), strict=True):
@@ -169,15 +189,32 @@ class Pass:
             found.append(column)
         return tuple(found)
 
+    def passed(self, workload: Workload, first: int, last: int, *, copied: bool) -> Passed:
+        """What the last call of `bound` has made of instances; another run spoils it unless it is copied."""
+        made = self._space.made(edges=self._edges, copied=copied)
+
+        def planned() -> Planned:
+            graph = made.graph(workload.binding, first, last)
+            found = made.schedule()
+            return Planned(graph, graph.dag, found, made.plan(graph, found))
+
+        return Passed(made.nodes, made.batches, planned)
+
+    def result(self, passed: Passed) -> Callable[[], Result]:
+        """What gives the values of the last call of `bound`, until the executor runs again."""
+        read = self._executor.reader_of(lambda: passed.planned.plan)
+        counts = Counts(passed.batches, passed.batches, 0, 0)  # each operand is read where it lies
+        return lambda: Result(passed.planned.graph, counts, read)
+
     def kernels(self) -> None:
         """Run the kernels of the last pass once more, and nothing else: for measurements."""
-        self._space.run(self._space.stages((finish.walk,)), self._space.text, 0, 0)
+        self._space.run([("", self._space.stages((finish.walk,)))], self._space.text, 0, 0)
 
     def _read(
         self, instances: list[Any], numbers: NDArray[np.int64] | None = None, vertices: int = at.ENDLESS
     ) -> int:
         """Run a pass of texts; how it ends."""
-        if self._texted is None:
+        if not self._texted:
             return at.OTHER
         self._binding = None
         if self._growing is not None:
@@ -195,18 +232,21 @@ class Pass:
         if numbers is not None or self._numbered:
             self._numbered = numbers is not None
             self._space.number(numbers, vertices)
-        return self._run(self._texted, text, 0, len(instances))
+        return self._run_text(text, len(instances))
 
-    def _run(self, stages: Table, text: NDArray[np.uint8] | None, first: int, last: int) -> int:
-        """Run a pass. Mini-batches in which equal nodes are to be looked for are left to the ordinary way."""
-        words, equal = self._space.words, self._equal
+    def _run(
+        self, phases: Phases, text: NDArray[np.uint8] | None, first: int, last: int, times: Times = uncounted
+    ) -> int:
         if self._growing is not None and not self._growing.alone(last - first):
             return at.APART
-        if equal is None:
-            return self._space.run(stages, text, first, last)
-        words[at.PAUSE] = equal.pause
-        ends = self._space.run(stages, text, first, last)
-        if ends == at.FINE and equal.pause and words[at.NODES] >= LEAST_NODES:
+        return self._space.run(phases, text, first, last, times)
+
+    def _run_text(self, text: NDArray[np.uint8], count: int) -> int:
+        """Run a pass of a text. One in which equal nodes are to be looked for is left to the ordinary way."""
+        words, equal = self._space.words, self._equal
+        words[at.PAUSE] = equal.pause if equal else 0
+        ends = self._run(self._texted, text, 0, count)
+        if equal and ends == at.FINE and equal.pause and words[at.NODES] >= LEAST_NODES:
             equal.pause -= 1
         return ends
 
@@ -227,40 +267,62 @@ def _binding(model: Model, networks: Networks) -> tuple[Stage, Binding]:
 
 
 class Passes:
-    """A loaded model's passes, made when they are worth it: with the second call, or by `make`.
+    """A model's passes, on an executor and its twins: made when they are worth it, or by `make`.
 
-    The first call alone would wait longer for machine code than the pass spares.
+    The first call alone would wait longer for machine code than the pass spares, and so would less than
+    `worth` mini-batches. `spared`: whether leaving out equal nodes, which takes the ordinary way, is to spare
+    more than a pass does.
     """
 
     def __init__(
-        self, model: Model, networks: Networks, executor: Executor, outputs: Sequence[Output]
+        self,
+        model: Model,
+        networks: Networks,
+        executor: Executor,
+        outputs: Sequence[Output],
+        *,
+        worth: int = WORTH_IT,
+        spared: bool = True,
     ) -> None:
         self._model, self._networks, self._executor, self._outputs = model, networks, executor, outputs
-        self.made: Pass | None = None
-        self._calls = 0
+        self._made: dict[Executor, Pass] = {}
+        self._calls, self._worth, self._spared = 0, worth, spared
+
+    @property
+    def made(self) -> Pass | None:
+        """The executor's own, if it is made."""
+        return self._made.get(self._executor)
 
     def next(self, policy: Callable[[], Policy]) -> Pass | None:
         """What the next call takes; None for the ordinary way."""
         self._calls += 1
         return self.make(policy()) if self._calls == SECOND else self.made
 
-    def make(self, policy: Policy) -> Pass | None:
+    def of(self, policy: Policy, executor: Executor, windows: int) -> Pass | None:
+        """What so many mini-batches on the executor or a twin take; None for the ordinary way."""
+        return self.make(policy, executor) if windows >= self._worth or self.made else None
+
+    def make(self, policy: Policy, twin: Executor | None = None) -> Pass | None:
         """The passes by a policy, made now; None where there are none (`refusal`), or runs are measured."""
-        model, networks, executor = self._model, self._networks, self._executor
+        model, networks, executor = self._model, self._networks, twin or self._executor
         self._calls = SECOND
-        if self.made is not None:
-            return self.made
+        if executor in self._made:
+            return self._made[executor]
         if not isinstance(executor, CpuExecutor) or refusal(model, networks, policy):
             return None
         rule, walking = rule_of(policy, networks.program.edges.order), executor.walking()
         growing, model_of = None, networks.growth_model
-        if walking is not None and model_of is not None:
+        if rule is None or walking is None:
+            return None
+        if model_of is not None:
             rounds = executor.rounds(model_of)
             if isinstance(rounds, str):
                 return None
             growing = Growing(model_of, rounds, walking.limit)
-        if rule is not None and walking is not None:
-            if networks.equal:
-                networks.equal.looked_at = LOOKED_AT + SPARED
-            self.made = Pass(model, networks, executor, walking, rule, self._outputs, growing)
-        return self.made
+        if networks.equal and self._spared:
+            networks.equal.looked_at = LOOKED_AT + SPARED
+        there = {self._executor, *self._executor.twins()}  # others were of earlier weights
+        self._made = {other: made for other, made in self._made.items() if other in there}
+        of = executor, walking, rule, self._outputs, growing
+        made = self._made[executor] = Pass(model, networks, *of)
+        return made

@@ -23,7 +23,7 @@ Stage = Callable[[int], int]
 # else that the pass does not know; it goes on from where it is; growth needs more room.
 FINE, MORE, ROWS, WRONG, APART, OTHER, AGAIN, LARGER = range(8)
 
-_NUMBERS = 67
+_NUMBERS = 70
 # Words that are numbers.
 #
 # - The block: its address, its bytes, how many of them are taken, or would be (`NEXT`).
@@ -45,7 +45,7 @@ _NUMBERS = 67
 #   of binding's data; how many vertices, nodes, operands, batches, edges; addresses of the space and state of
 #   construction (`OWN`), its steps, nodes (3, n), where operands begin, operands, what stands for reductions;
 #   of successors, path lengths, heights, recurrent types' numbers and what rules keep; of the rows of values,
-#   of arenas' rows, of constants' rows.
+#   of arenas' rows, of constants' rows; how many rows lists have, the plan's arithmetic in products and else.
 (
     BLOCK, ROOM, NEXT,
     TEXT, SIZE, COUNT, FIRST, LAST, SEED, NUMBERS, MOST_VERTICES, IDS, ID_ROOM,
@@ -57,7 +57,7 @@ _NUMBERS = 67
     KIND_AT, COLUMNS_AT, LINES_AT, DATA_AT, VERTICES, NODES, OPERANDS, BATCHES, EDGES,
     SPACE, OWN, STEPS_NOW, NODE_AT, OPERAND_PTR, OPERAND, ALIAS,
     SUCC_PTR, SUCC, INDEGREE, LENGTH, HEIGHT, COLUMN, DOUBLES, ROW, ROWS_NOW,
-    CONSTANT_NOW,
+    CONSTANT_NOW, LISTED, PRODUCT_FLOPS_NOW, OTHER_FLOPS_NOW,
 ) = range(_NUMBERS)  # fmt: skip
 
 _ARRAYS = 50

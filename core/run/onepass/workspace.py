@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.base.progress import Times, uncounted
 from abw.core.data.readers.jsonscan import _KEYS, id_of
 from abw.core.data.readers.jsontokens import POWERS
 from abw.core.exec.cpu.executor import CpuExecutor
@@ -28,11 +29,14 @@ from abw.core.run.onepass import state as at
 from abw.core.run.onepass.answer import answer, answer_text, go_on
 from abw.core.run.onepass.binding import Binding
 from abw.core.run.onepass.growing.growth import Growing, Values
+from abw.core.run.onepass.made import Made
 from abw.core.run.onepass.queryplans import plan_names
 from abw.core.run.onepass.state import Stage
 from abw.core.run.workload import Networks
 
 Longs = NDArray[np.int64]
+# The phases of a pass with the stages of each.
+Phases = Sequence[tuple[str, Table]]
 
 # Bytes of the block at first, and at most: with more, plans are made the ordinary way.
 LEAST, MOST = 1 << 16, 1 << 28
@@ -200,23 +204,32 @@ class Workspace:
         self.words[at.PAUSE] = self.words[at.MOST_FLOATS] = at.ENDLESS << 20
         return self._table
 
-    def run(self, stages: Table, text: NDArray[np.uint8] | None, first: int, last: int) -> int:
-        """Run a pass of stages; how it ends: with more room where it needs that."""
-        words = self.words
-        if stages is not self._stages:
-            self._stages = stages
-            self.point(at.STAGES, stages)
+    def run(
+        self, phases: Phases, text: NDArray[np.uint8] | None, first: int, last: int, times: Times = uncounted
+    ) -> int:
+        """Run a pass of some phases; how it ends: with more room where it needs that."""
+        words, count = self.words, last - first
         if text is None:
             words[at.FIRST], words[at.LAST] = first, last
-        self.text, self._count = text, last - first
+        self.text, self._count = text, count
         self._executor.run_alone()
         while True:
-            if text is None:
-                ends = answer(self._table.at, 0, 0, last - first)
-            else:
-                ends = answer_text(self._table.at, text, last - first)
-            while ends == at.AGAIN:
-                ends = go_on(self._table.at)
+            for number, (phase, stages) in enumerate(phases):
+                if stages is not self._stages:
+                    self._stages = stages
+                    self.point(at.STAGES, stages)
+                with times(phase):
+                    if number:
+                        words[at.STAGE] = 0
+                        ends = go_on(self._table.at)
+                    elif text is None:
+                        ends = answer(self._table.at, 0, 0, count)
+                    else:
+                        ends = answer_text(self._table.at, text, count)
+                    while ends == at.AGAIN:
+                        ends = go_on(self._table.at)
+                if ends != at.FINE:
+                    break
             if ends == at.FINE:
                 return at.FINE
             if ends == at.MORE and words[at.NEXT] <= MOST:
@@ -230,6 +243,14 @@ class Workspace:
                     return at.APART
             else:
                 return at.APART if ends == at.MORE else ends
+
+    def made(self, *, edges: bool, copied: bool) -> Made:
+        """What the last pass has made; of another run on it stays as it is only if it is copied."""
+        block = self._block.view(np.uint8)
+        if copied:
+            block = block[: int(self.words[at.NEXT])].copy()
+        table = self._walking.table.words[: finish.LAUNCH_PTR + 1].copy()
+        return Made(self.words.copy(), table, block, self._at, edges)
 
     def columns(self) -> list[tuple[NDArray[Any], Longs, NDArray[np.int32]]]:
         """Copies of what the last pass gave of each output: the values (m, *shape), where those of each

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.base.progress import Clock
-from abw.core.exec.interface import Executor, Result
+from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params, init_params
 from abw.core.exec.registry import get_executor
 from abw.core.graph.equal.leaves import StaleLeavesError, leaf_slot, with_leaves
@@ -23,9 +23,9 @@ from abw.core.plan.check import check_plan
 from abw.core.plan.plan import outputs_to_keep
 from abw.core.policy.registry import get_policy
 from abw.core.run.checks import compare_with_reference
-from abw.core.run.minibatches import MiniBatch, planned, run_all, run_one
+from abw.core.run.minibatches import MiniBatch, planned, run_all
 from abw.core.run.options import RunOptions
-from abw.core.run.parallel import Part, PartRunner
+from abw.core.run.parallel import Done, Part, PartRunner
 from abw.core.run.pipeline import run
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
@@ -54,7 +54,7 @@ def weights(workload: Workload, seed: int) -> Params:
 def outputs(workload: Workload, executor: Executor, windows: Windows) -> list[NDArray[np.int32]]:
     """The bits of all outputs, mini-batch after mini-batch, whose plans are right."""
     found = []
-    for batch, result in run_all(workload, DEPTH, executor, Clock(*PHASES), windows=windows):
+    for batch, result in run_all(workload, DEPTH, executor, Clock(*PHASES), windows=enumerate(windows)):
         check_plan(batch.graph, batch.plan, outputs_to_keep(batch.graph))
         found += [np.array(result.values(r.reference)).view(np.int32) for r in batch.graph.results]
     return found
@@ -108,8 +108,9 @@ def test_exactly_what_ran_before_is_left_out(windows: Windows) -> None:
     for first, last in windows:
         whole = workload.unfused(first, last)
         words = whole.operand[whole.operand_ptr[: whole.type_ptr[1]]].tolist()
-        found = run_one(workload, DEPTH, executor, first, last)
-        assert found is not None and (distinct := found[0].graph.distinct) is not None
+        batch = planned(workload, DEPTH, executor, first, last)
+        executor.run(batch.plan)
+        assert (distinct := batch.graph.distinct) is not None
         assert [place < 0 for place in distinct.place[: len(words)].tolist()] == [w in seen for w in words]
         assert distinct.kept == sum(w in seen for w in words) == int((distinct.place < 0).sum())
         seen.update(words)
@@ -120,10 +121,10 @@ def test_plans_of_forgotten_leaves() -> None:
     workload = opened("treelstm")
     executor = prepared(workload)
     for _ in range(2):
-        run_one(workload, DEPTH, executor, 0, 6)
+        executor.run(planned(workload, DEPTH, executor, 0, 6).plan)
     stale = planned(workload, DEPTH, executor, 0, 6)
     assert stale.graph.distinct and stale.graph.distinct.kept
-    batches = run_all(workload, DEPTH, executor, Clock(*PHASES), windows=[(0, 6), (0, 6), (0, 6)])
+    batches = run_all(workload, DEPTH, executor, Clock(*PHASES), windows=[(0, (0, 6))] * 3)
     next(batches)
     executor.update(weights(workload, 1))
     with pytest.raises(StaleLeavesError):
@@ -139,7 +140,7 @@ def test_plans_of_forgotten_leaves() -> None:
 
 def _second(workload: Workload, executor: Executor) -> MiniBatch:
     for _ in range(2):
-        run_one(workload, DEPTH, executor, 0, 6, keep_all=True)
+        executor.run(planned(workload, DEPTH, executor, 0, 6, keep_all=True).plan)
     return planned(workload, DEPTH, executor, 0, 6, keep_all=True)
 
 
@@ -203,15 +204,15 @@ def beside(
 ) -> tuple[int, list[bytes]]:
     """How many nodes were kept leaves, and the bits of each mini-batch, of two threads side by side."""
 
-    def read(_: Part, batch: MiniBatch, result: Result) -> tuple[int, bytes]:
-        assert batch.graph.distinct
-        return batch.graph.distinct.kept, result.values(batch.graph.results[0].reference).tobytes()
+    def read(done: Done) -> tuple[int, bytes]:
+        assert done.batch.graph.distinct
+        return done.batch.graph.distinct.kept, done.columns()[0].values.tobytes()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("abw.core.run.parallel.LEAST", 0)
         patch.setattr("abw.core.run.parallel.FEWEST", 1)
-        runner = PartRunner(DEPTH, executor, Clock(*PHASES), read, reuse=reuse)
-        found = [value() for _, _, each in runner.run([Part(workload, windows)]) for _, _, value in each]
+        runner = PartRunner(DEPTH, executor, Clock(*PHASES), reuse=reuse)
+        found = [read(done) for _, _, each in runner.run([Part(workload, windows)]) for done in each]
     return sum(kept for kept, _ in found), [bits for _, bits in found]
 
 

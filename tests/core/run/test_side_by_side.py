@@ -22,7 +22,7 @@ from abw.core.plan.plan import Plan
 from abw.core.policy.registry import get_policy
 from abw.core.run import minibatches, parallel
 from abw.core.run.minibatches import MiniBatch
-from abw.core.run.parallel import Part, PartRunner, should_parallelise, side_by_side
+from abw.core.run.parallel import Done, Part, PartRunner, should_parallelise, side_by_side
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 
@@ -49,8 +49,8 @@ def prepared(workload: Workload, threads: int, params: Params | None = None) -> 
     return executor
 
 
-def values(_: Part, batch: MiniBatch, result: Result) -> bytes:
-    return b"".join(result.values(refs.reference).tobytes() for refs in batch.graph.results)
+def values(done: Done) -> bytes:
+    return b"".join(column.values.tobytes() for column in done.columns())
 
 
 Row = tuple[int, int, int, int, bytes]
@@ -59,10 +59,10 @@ Row = tuple[int, int, int, int, bytes]
 def each(parts: Iterable[Part], executor: Executor, *, alone: bool) -> Iterator[Row]:
     """Each mini-batch with the number of its part, its place there, and its values."""
     clock = Clock("construct", "schedule", "plan", "execute")
-    every = PartRunner(get_policy("depth"), executor, clock, values, alone=alone).run(parts)
+    every = PartRunner(get_policy("depth"), executor, clock, alone=alone).run(parts)
     for number, (_, _, found) in enumerate(every):
-        for batch, _, read in found:
-            yield number, batch.window, batch.first, batch.last, read()
+        for done in found:
+            yield number, done.batch.window, done.batch.first, done.batch.last, values(done)
 
 
 def told(

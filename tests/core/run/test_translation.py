@@ -12,8 +12,8 @@ from abw.core.base.progress import Clock
 from abw.core.exec.registry import get_executor
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.policy.registry import get_policy
+from abw.core.run.columns import columns_of
 from abw.core.run.minibatches import run_all
-from abw.core.run.streaming import columns_of
 from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 

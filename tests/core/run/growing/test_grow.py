@@ -22,9 +22,9 @@ from abw.core.ir.model import Model
 from abw.core.plan.plan import Plan
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import get_policy
+from abw.core.run.columns import columns_of
 from abw.core.run.growing.recheck import recheck
 from abw.core.run.minibatches import run_all
-from abw.core.run.streaming import columns_of
 from abw.core.run.workload import (
     Workload,
     load_workload,
@@ -106,7 +106,7 @@ def test_outputs_need_no_graph_of_finished_instances(executor: str, monkeypatch:
     monkeypatch.setattr("abw.core.run.growing.grow.construct", counted)
     policy, clock = get_policy("depth"), Clock("construct", "schedule", "plan", "execute")
     runner = ready(workload, executor, init_params(workload.network, 1), 1)
-    ((batch, result),) = run_all(workload, policy, runner, clock, windows=[(0, 3)])
+    ((batch, result),) = run_all(workload, policy, runner, clock, windows=[(0, (0, 3))])
     (words,) = columns_of(workload, batch, result)
     assert len(words.values) == words.counts.sum() > 3
     assert constructed == [4]  # of what is given, before growth

@@ -17,7 +17,8 @@ from abw.core.graph.growing import state as grown
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.growing import growth as growing
 from abw.core.run.onepass.growing import stages
-from abw.core.run.onepass.onepass import Pass
+from abw.core.run.onepass.onepass import Pass, Passes
+from abw.core.run.parallel import PartRunner
 from tests.conftest import ROOT
 from tests.core.run.growing.drafts import Draft
 from tests.core.run.onepass.generated import ordinary, same
@@ -45,7 +46,7 @@ def texts(name: str) -> tuple[str, ...]:
 
 def the_pass(made: LoadedModel) -> Pass:
     found = made._passes.made
-    assert found is not None and not found.untexted
+    assert found is not None and found.reading
     return found
 
 
@@ -59,9 +60,9 @@ def passed_as_ordinary(made: LoadedModel, instances: list[object]) -> None:
 def bound_as_ordinary(made: LoadedModel, windows: list[tuple[int, int]]) -> None:
     """Compare passes of bound instances with the ordinary way."""
     some = made.read(made.spec.data.path)
-    with patch.object(LoadedModel, "_ordinary", side_effect=AssertionError("the ordinary way")):
+    with patch.object(PartRunner, "_planned", side_effect=AssertionError("the ordinary way")):
         found = list(made.columns(some, windows=windows))
-    with patch.object(Pass, "bound", return_value=None):
+    with patch.object(Passes, "of", return_value=None):
         expected = list(made.columns(some, windows=windows))
     for (window, columns), (other, others) in zip(found, expected, strict=True):
         assert window == other
@@ -145,9 +146,9 @@ def test_streams_and_engines_take_the_pass() -> None:
     numbers = np.array([7, 3], np.int64)
     found = made.passed(list(some[:2]), numbers, 1000)
     assert found is not None and made.passed(list(some[:2]), numbers, 3) is None
-    with patch.object(LoadedModel, "_ordinary", side_effect=AssertionError("the ordinary way")):
+    with patch.object(PartRunner, "_planned", side_effect=AssertionError("the ordinary way")):
         streamed = list(made.stream(made.spec.data.path))
-    with patch.object(Pass, "bound", return_value=None):
+    with patch.object(Passes, "of", return_value=None):
         expected = list(made.stream(made.spec.data.path))
     for mine, theirs in zip(streamed, expected, strict=True):
         same(mine, theirs)
@@ -185,7 +186,7 @@ def test_random_sections_have_the_same_bits(random_folder: Path, data: st.DataOb
         growth_model = made._networks.growth_model
         assert growth_model is not None and growth_model.phases.after
         return
-    assert not found.untexted
+    assert found.reading
     try:
         expected = ordinary(made, some)
     except AbwError:

@@ -20,8 +20,9 @@ from abw.core.api import LoadedModel, load
 from abw.core.base.errors import AbwError
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass import workspace
-from abw.core.run.onepass.onepass import Pass
+from abw.core.run.onepass.onepass import Pass, Passes
 from abw.core.run.onepass.rules import rule_of
+from abw.core.run.parallel import PartRunner
 from abw.core.spec.load import Overrides
 from abw.core.store.ragged import Outputs
 from abw.core.tools.inspect import inspect
@@ -95,9 +96,9 @@ def test_bound_instances_have_the_same_bits(name: str) -> None:
     some = made.read(made.spec.data.path)
     count = len(some)
     windows = [(0, min(4, count)), (count // 2, min(count, count // 2 + 2)), (count - 1, count)]
-    with patch.object(LoadedModel, "_ordinary", side_effect=AssertionError("the ordinary way")):
+    with patch.object(PartRunner, "_planned", side_effect=AssertionError("the ordinary way")):
         found = list(made.columns(some, windows=windows))
-    with patch.object(Pass, "bound", return_value=None):
+    with patch.object(Passes, "of", return_value=None):
         expected = list(made.columns(some, windows=windows))
     for (window, columns), (other, others) in zip(found, expected, strict=True):
         assert window == other
@@ -111,9 +112,9 @@ def test_bound_instances_have_the_same_bits(name: str) -> None:
 def test_streams_take_the_pass(tmp_path: Path) -> None:
     made = model("treelstm")
     (tmp_path / "t.txt").write_text("\n".join([*texts("treelstm"), "(1 a"]))
-    with patch.object(LoadedModel, "_ordinary", side_effect=AssertionError("the ordinary way")):
+    with patch.object(PartRunner, "_planned", side_effect=AssertionError("the ordinary way")):
         found = list(made.stream(tmp_path / "t.txt", errors="return"))
-    with patch.object(Pass, "bound", return_value=None):
+    with patch.object(Passes, "of", return_value=None):
         expected = list(made.stream(tmp_path / "t.txt", errors="return"))
     for mine, other in zip(found, expected, strict=True):
         same(mine, other)
