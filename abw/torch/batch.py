@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import copy
-import math
 import os
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from abw.core.base.errors import AbwError
 from abw.core.ir.network import Network
 from abw.core.program.lessons import Recorded
 from abw.core.program.recording.recorder import joined
-from abw.core.program.recording.values import Value
 from abw.core.program.running.fibers import Failed
-from abw.core.program.running.results import PLAIN
 from abw.core.program.running.runner import BatchRunner
 from abw.torch.export import Exported, write
-from abw.torch.gradients import Passes, Reader
+from abw.torch.gradients import Passes, learn
+from abw.torch.outputs import Place, fill, filled, noted
 from abw.torch.recording.cells import PACKAGES, Cells, RestartError
-from abw.torch.recording.decisions import Comparison, Pair
 from abw.torch.recording.singles import op_region
-from abw.torch.recording.standins import Concat, Ints, Stack
-from abw.torch.refusals import fingerprint, refuse_unsupported
+from abw.torch.refusals import Fingerprint, refuse_unsupported
 from abw.torch.rewriting.rewriter import Rewriter
 from abw.torch.rewriting.shadows import is_instance
 from abw.torch.tracing.symbols import CannotTrace
@@ -86,7 +80,6 @@ class Batched:
         self.model = model
         self._options = (method, batch, threads, executor, policy, verify)
         self._method, self._batch, self._verify = method, batch, verify
-        self._structure: Any = None
         self._lock = threading.RLock()
         self._begin()
 
@@ -94,7 +87,7 @@ class Batched:
         """Begin with a model whose parameters or modules are others than before."""
         method, _, threads, executor, policy, _ = self._options
         refuse_unsupported(self.model)
-        self._structure, self._settings = fingerprint(self.model)
+        self._fingerprint = Fingerprint(self.model)
         self._cells = Cells(self.model, executor, policy, threads, op_region)
         self._rewriter = Rewriter(self._cells, method)
         self._passes: Passes | None = None
@@ -141,11 +134,13 @@ class Batched:
 
     def _check_model(self) -> None:
         """See what was changed of the model since the last mini-batch."""
-        structure, settings = fingerprint(self.model)
-        if structure != self._structure:
-            self._begin()
-        elif settings != self._settings or (self._run is not None and self._rewriter.changed()):
-            self._settings, self._rewriter.again = settings, True
+        known, changed = self._fingerprint, self._run is not None and self._rewriter.changed()
+        if not known.holds():
+            self._fingerprint = Fingerprint(self.model)
+            changed |= self._fingerprint.settings != known.settings
+            if self._fingerprint.structure != known.structure:
+                self._begin()
+        self._rewriter.again |= changed
 
     def _mini_batch(self, items: list[Any], first: int, state: torch.Tensor) -> list[Any]:
         if torch.is_autocast_enabled("cpu"):
@@ -180,34 +175,38 @@ class Batched:
             torch.set_rng_state(state)
         raise AbwError("the model needs new cells at each attempt", hint="see fast.report()")
 
-    def _program(self, item: Any) -> Any:
-        """What an instance runs."""
-        return settled(self._run(item))
+    def _program(self, item: Any) -> tuple[Any, list[Place]]:
+        """Run an instance; gives what it returns, with places for what is computed later."""
+        places: list[Place] = []
+        return noted(self._run(item), places), places
 
     def _finished(
         self, tasks: list[Any], runner: BatchRunner, items: list[Any], first: int
     ) -> list[Any] | None:
         """Run to the end; the outputs, or None where cells were added."""
-        cells = self._cells
-        if cells.learns():
-            graph, local = runner.recorded()
-            self.nodes = len(graph)
-            reader: Any = None
-            if not cells.stale:
-                self._raise_failed(tasks, items, first)
-                ends = [task.ended for task in tasks]
-                made = Recorded(ends, graph, local, runner.base, ())
-                reader = Reader(cells, self._passes_of(graph.network), runner, made)
-        else:
+        cells, learns = self._cells, self._cells.learns()
+        recorded = runner.recorded() if learns else None
+        if recorded is None:
             for _ in runner.steps():
                 if cells.stale:
                     return None
-            self._raise_failed(tasks, items, first)
-            self.nodes, reader = runner.engine.nodes, _Plain(runner)
-            if self._exported is not None and not cells.stale:
-                ends = [[*handles_in(task.ended.result)] for task in tasks]
-                self._exported.add(runner, joined(runner.engine.segments), ends)
-        return None if cells.stale else outputs_of([task.ended.result for task in tasks], reader)
+        if cells.stale:
+            return None
+        self._raise_failed(tasks, items, first)
+        ends = [task.ended.result for task in tasks]
+        places = [place for _, some in ends for place in some]
+        if recorded is not None:
+            graph, local = recorded
+            self.nodes = len(graph)
+            made = Recorded([], graph, local, runner.base, ())
+            learn(cells, self._passes_of(graph.network), runner, made, places)
+        else:
+            self.nodes = runner.engine.nodes
+            fill(places, runner)
+            if self._exported is not None:
+                handles = [[(h, p.size) for p in some for h in p.handles] for _, some in ends]
+                self._exported.add(runner, joined(runner.engine.segments), handles)
+        return [filled(form) for form, _ in ends]
 
     def _passes_of(self, network: Network) -> Passes:
         """The passes of a network: new ones where cells were added."""
@@ -291,134 +290,3 @@ def line_of(error: BaseException) -> str:
 def said(error: BaseException) -> str:
     """What an error says."""
     return str(error) if isinstance(error, CannotTrace) else f"{type(error).__name__}: {error}"
-
-
-def settled(x: Any) -> Any:
-    """What a program returns, with values in the place of what was not computed yet."""
-    if isinstance(x, Concat):
-        return x.value()
-    if isinstance(x, Pair):
-        return getattr(torch.return_types, x.kind)([x.values, x.indices])
-    if type(x) in (list, tuple):
-        return x if PLAIN.issuperset(map(type, x)) else type(x)([settled(y) for y in x])
-    if type(x) is dict:
-        return {k: settled(v) for k, v in x.items()}
-    if isinstance(x, Comparison):
-        return _Flags(x.tensor())
-    return _mapped(x, settled)
-
-
-def handles_in(x: Any) -> Iterator[tuple[int, int]]:
-    """The handles and sizes of all values of a result, in order."""
-    if isinstance(x, Value):
-        yield x.ref, math.prod(x.shape)
-    elif isinstance(x, Stack):
-        yield from ((row.ref, math.prod(row.shape)) for row in x.rows)
-    elif isinstance(x, _Flags):
-        yield from handles_in(x.value)
-    elif isinstance(x, list | tuple):
-        for y in x:
-            yield from handles_in(y)
-    elif isinstance(x, dict):
-        yield from handles_in([*x.values()])
-
-
-class _Flags:
-    """A value of 0 and 1 that is returned as booleans."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-class _Place:
-    """Where a tensor's rows are among those of its size; `k`: its dimension of rows, `flags`: booleans."""
-
-    __slots__ = ("count", "first", "flags", "k", "shape", "size")
-
-    def __init__(self, size: int, first: int, count: int, shape: Any, k: int | None = None) -> None:
-        self.size, self.first, self.count, self.shape, self.k, self.flags = (
-            size,
-            first,
-            count,
-            shape,
-            k,
-            False,
-        )
-
-
-class _Plain:
-    """Values of a mini-batch, by their handles."""
-
-    def __init__(self, runner: BatchRunner) -> None:
-        self._runner = runner
-
-    def read(self, handles: dict[int, list[int]]) -> dict[int, torch.Tensor]:
-        """Rows (m, size) for the handles of each size."""
-        return {
-            n: torch.from_numpy(np.ascontiguousarray(self._runner.values(some)))
-            for n, some in handles.items()
-        }
-
-
-def outputs_of(results: list[Any], reader: Any) -> list[Any]:
-    """Tensors for all values that programs returned; those of one size are read together."""
-    handles: dict[int, list[int]] = {}
-
-    def place(rows: Sequence[Any], shape: Any, k: int | None = None) -> _Place:
-        n = math.prod(rows[0].shape)
-        some = handles.setdefault(n, [])
-        some += [row.ref for row in rows]
-        return _Place(n, len(some) - len(rows), len(rows), shape, k)
-
-    def note(x: Any) -> Any:
-        if isinstance(x, Value):
-            found = place([x], tuple(x.shape))
-            return found if not x.detached_ else (_DETACHED, found)  # type: ignore[attr-defined]
-        if isinstance(x, Stack):
-            return place(x.rows, x.shape_, x.k)
-        if isinstance(x, Ints):
-            return x.tensor()
-        if isinstance(x, _Flags):
-            found = place([x.value], tuple(x.value.shape))
-            found.flags = True
-            return found
-        if type(x) in (list, tuple):
-            return x if PLAIN.issuperset(map(type, x)) else type(x)([note(y) for y in x])
-        return {k: note(v) for k, v in x.items()} if type(x) is dict else _mapped(x, note)
-
-    noted = [note(result) for result in results]
-    rows = reader.read(handles) if handles else {}
-
-    def made(x: Any) -> Any:
-        if isinstance(x, _Place):
-            part = rows[x.size][x.first : x.first + x.count]
-            if x.k is None or x.k == 0:
-                found = part.reshape(x.shape)
-            else:
-                shape = [x.count, *[s for i, s in enumerate(x.shape) if i != x.k]]
-                found = part.reshape(shape).movedim(0, x.k)
-            return found.bool() if x.flags else found
-        if type(x) in (list, tuple):
-            if len(x) == 2 and x[0] is _DETACHED:
-                return made(x[1]).detach()
-            return x if PLAIN.issuperset(map(type, x)) else type(x)([made(y) for y in x])
-        return {k: made(v) for k, v in x.items()} if type(x) is dict else _mapped(x, made)
-
-    return [made(x) for x in noted]
-
-
-_DETACHED = object()
-
-
-def _mapped(x: Any, change: Any) -> Any:
-    """A named tuple, or a dataclass, with its fields changed; anything else as it is."""
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return type(x)(*map(change, x))
-    if type(x).__module__ == "torch.return_types":
-        return type(x)(list(map(change, x)))
-    if is_dataclass(x) and not isinstance(x, type):
-        found = copy.copy(x)
-        for f in fields(x):
-            object.__setattr__(found, f.name, change(getattr(x, f.name)))
-        return found
-    return x

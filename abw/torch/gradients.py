@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from abw.core.exec.params import Params
 from abw.core.exec.values import single
@@ -21,6 +20,7 @@ from abw.core.program.recording.values import BITS
 from abw.core.program.running.runner import BatchRunner
 from abw.core.train.backward import Half
 from abw.core.train.programs.gradients import ProgramBackward, output_name
+from abw.torch.outputs import Place, by_size, parted
 from abw.torch.recording.cells import Cells
 
 
@@ -76,66 +76,63 @@ class Passes:
 
 
 class Run(torch.autograd.Function):
-    """A mini-batch's outputs, those of one size after those of another."""
+    """A mini-batch's outputs: a tensor for each place, none of which is a view of another."""
 
     @staticmethod
-    def forward(ctx: Any, passes: Passes, recorded: Recorded, handles: Any, *tensors: torch.Tensor) -> Any:
-        """The outputs (m, size) by size."""
+    def forward(ctx: Any, passes: Passes, recorded: Recorded, places: Any, *tensors: torch.Tensor) -> Any:
+        """Compute what the places hold, in their stacked shapes."""
+        handles = by_size(places)
         half = passes.forward(recorded, handles)
-        ctx.passes, ctx.half, ctx.recorded, ctx.handles = passes, half, recorded, handles
+        ctx.set_materialize_grads(False)
+        ctx.passes, ctx.half, ctx.recorded, ctx.places = passes, half, recorded, places
         ctx.tensors, ctx.versions = tensors, [t._version for t in tensors]
-        return tuple(torch.from_numpy(_values(half, n)) for n in handles)
+        rows = {n: np.array(half.values(output_name((n,)))) for n in handles}
+        return tuple(map(torch.from_numpy, parted(places, rows)))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
         """The gradients of parameters and tables. Errors: RuntimeError where they were changed meanwhile."""
-        passes, half = ctx.passes, ctx.half
+        passes, half, places = ctx.passes, ctx.half, ctx.places
         if torch.is_grad_enabled():
             raise RuntimeError("abw.torch.batch can be differentiated once: create_graph is not supported")
         if [t._version for t in ctx.tensors] != ctx.versions:
             raise RuntimeError("parameters of the model were changed between its forward and backward pass")
         if not passes.waits(half):
-            half = passes.forward(ctx.recorded, ctx.handles)
-        for n, gradient in zip(ctx.handles, gradients, strict=True):
-            half.gradients[output_name((n,))][...] = 0 if gradient is None else gradient.detach().numpy()
+            half = passes.forward(ctx.recorded, by_size(places))
+        rows = {place.size: half.gradients[output_name((place.size,))] for place in places}
+        for part, gradient in zip(parted(places, rows), gradients, strict=True):
+            part[...] = 0 if gradient is None else gradient.detach().numpy()
         parts = zip(ctx.tensors, passes.backward(half), strict=True)
         return None, None, None, *[part if tensor.requires_grad else None for tensor, part in parts]
 
 
-def _values(half: Half, n: int) -> NDArray[np.float32]:
-    return np.array(half.values(output_name((n,))))
+def learn(
+    cells: Cells, passes: Passes, runner: BatchRunner, recorded: Recorded, places: Sequence[Place]
+) -> None:
+    """Fill places with tensors that have gradients."""
+    parts: dict[Place, list[Place]] = {}  # those with constants, which PyTorch reads itself
+    for place in places:
+        alone = [place] if min(place.handles) >= 0 else []
+        parts[place] = alone or [Place(place.size, [h], (place.size,)) for h in place.handles]
+    wanted = [part for some in parts.values() for part in some if part.handles[0] >= 0]
+    found = (
+        dict(zip(wanted, Run.apply(passes, recorded, wanted, *passes.tensors), strict=True)) if wanted else {}
+    )
+    for place, some in parts.items():
+        if some[0] is place:
+            place.tensor = found[place]
+        else:
+            rows = [found[p] if p in found else _constant(cells, runner, p.handles[0]) for p in some]
+            place.tensor = torch.stack(rows).reshape(place.stacked)
 
 
-class Reader:
-    """Values of a mini-batch as tensors with gradients, by their handles."""
-
-    def __init__(self, cells: Cells, passes: Passes, runner: BatchRunner, recorded: Recorded) -> None:
-        self._cells, self._passes, self._runner, self._recorded = cells, passes, runner, recorded
-
-    def read(self, handles: Mapping[int, Sequence[int]]) -> dict[int, torch.Tensor]:
-        """Rows (m, size) for the handles of each size."""
-        own = {n: [h for h in some if h >= 0] for n, some in handles.items()}
-        own = {n: computed for n, computed in own.items() if computed}
-        rows: dict[int, Any] = {}
-        if own:
-            passes = self._passes
-            rows = dict(zip(own, Run.apply(passes, self._recorded, own, *passes.tensors), strict=True))
-        found = {}
-        for n, some in handles.items():
-            if n in own and len(own[n]) == len(some):
-                found[n] = rows[n]
-            else:
-                computed = iter(rows[n]) if n in own else iter(())
-                found[n] = torch.stack([next(computed) if h >= 0 else self._constant(h) for h in some])
-        return found
-
-    def _constant(self, handle: int) -> torch.Tensor:
-        """A row of a table, a parameter, zeros, or what the instance brought along."""
-        cells, network = self._cells, self._runner.engine.cells
-        number, row = network.constant_of(handle >> BITS)
-        constant = network.constants[number]
-        if constant.kind == "table":
-            return cells.tables[constant.number][row].reshape(-1)
-        if constant.kind == "param":
-            return cells.params[constant.number].reshape(-1)
-        return torch.from_numpy(self._runner.engine.constant(handle >> BITS)).reshape(-1)
+def _constant(cells: Cells, runner: BatchRunner, handle: int) -> torch.Tensor:
+    """A row of a table, a parameter, zeros, or what the instance brought along."""
+    network = runner.engine.cells
+    number, row = network.constant_of(handle >> BITS)
+    constant = network.constants[number]
+    if constant.kind == "table":
+        return cells.tables[constant.number][row].reshape(-1)
+    if constant.kind == "param":
+        return cells.params[constant.number].reshape(-1)
+    return torch.from_numpy(runner.engine.constant(handle >> BITS)).reshape(-1)

@@ -1,0 +1,126 @@
+"""What programs return: places for what is computed later, filled with tensors."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from abw.core.program.recording.values import Value
+from abw.core.program.running.results import PLAIN
+from abw.core.program.running.runner import BatchRunner
+from abw.torch.recording.decisions import Comparison, Pair
+from abw.torch.recording.standins import Concat, Ints, Stack
+
+
+class Place:
+    """A tensor that is returned, of values with these handles and `size` numbers each.
+
+    `k`: the dimension of `shape` that they are along, None for a single one. `kind`: what it becomes in the
+    end: "", "detached" or "booleans".
+    """
+
+    __slots__ = ("handles", "k", "kind", "shape", "size", "tensor")
+    tensor: torch.Tensor
+
+    def __init__(
+        self, size: int, handles: list[int], shape: Sequence[int], k: int | None = None, kind: str = ""
+    ) -> None:
+        self.size, self.handles, self.shape, self.k, self.kind = size, handles, shape, k, kind
+
+    @property
+    def stacked(self) -> tuple[int, ...]:
+        """The shape with the dimension of the values first."""
+        if not self.k:
+            return tuple(self.shape)
+        return (len(self.handles), *[s for i, s in enumerate(self.shape) if i != self.k])
+
+    def made(self) -> torch.Tensor:
+        """The tensor in its shape, which is held no longer: it may hold the place itself."""
+        found = self.tensor.movedim(0, self.k) if self.k else self.tensor
+        del self.tensor
+        if not self.kind:
+            return found
+        return found.detach() if self.kind == "detached" else found.bool()
+
+
+def noted(x: Any, places: list[Place]) -> Any:
+    """What a program returns, with places for what is computed later, which are added to `places`."""
+    if isinstance(x, Value):
+        kind = "detached" if x.detached_ else ""  # type: ignore[attr-defined]
+        return _added(places, Place(x._size, [x.ref], x.shape, None, kind))
+    if type(x) in (list, tuple):
+        return x if PLAIN.issuperset(map(type, x)) else type(x)([noted(y, places) for y in x])
+    if isinstance(x, Stack):
+        return _added(places, Place(x.rows[0]._size, [row.ref for row in x.rows], x.shape_, x.k))
+    if isinstance(x, Concat):
+        return noted(x.value(), places)
+    if isinstance(x, Ints):
+        return x.tensor()
+    if isinstance(x, Pair):
+        return noted(getattr(torch.return_types, x.kind)([x.values, x.indices]), places)
+    if isinstance(x, Comparison):
+        value = x.tensor()
+        return _added(places, Place(value._size, [value.ref], value.shape, None, "booleans"))
+    return _mapped(x, lambda y: noted(y, places))
+
+
+def _added(places: list[Place], place: Place) -> Place:
+    places.append(place)
+    return place
+
+
+def filled(x: Any) -> Any:
+    """The same with tensors in the places."""
+    if type(x) is Place:
+        return x.made()
+    if type(x) in (list, tuple):
+        return x if PLAIN.issuperset(map(type, x)) else type(x)([filled(y) for y in x])
+    return _mapped(x, filled)
+
+
+def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
+    """A dict, a named tuple or a dataclass with its fields changed; anything else as it is."""
+    if type(x) in PLAIN:
+        return x
+    if type(x) is dict:
+        return {k: change(v) for k, v in x.items()}
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return type(x)(*map(change, x))
+    if type(x).__module__ == "torch.return_types":
+        return type(x)(list(map(change, x)))
+    if is_dataclass(x) and not isinstance(x, type):
+        found = copy.copy(x)
+        for f in fields(x):
+            object.__setattr__(found, f.name, change(getattr(x, f.name)))
+        return found
+    return x
+
+
+def by_size(places: Iterable[Place]) -> dict[int, list[int]]:
+    """The handles of all places, in order, by the number of elements of their values."""
+    found: dict[int, list[int]] = {}
+    for place in places:
+        found.setdefault(place.size, []).extend(place.handles)
+    return found
+
+
+def parted(places: Iterable[Place], rows: dict[int, Any]) -> list[Any]:
+    """Each place's part of the rows (m, size) of its size, in its stacked shape."""
+    begins, parts = dict.fromkeys(rows, 0), []
+    for place in places:
+        begin = begins[place.size]
+        end = begins[place.size] = begin + len(place.handles)
+        parts.append(rows[place.size][begin:end].reshape(place.stacked))
+    return parts
+
+
+def fill(places: Sequence[Place], runner: BatchRunner) -> None:
+    """Fill places with the values of a mini-batch, without gradients."""
+    rows = {n: np.ascontiguousarray(runner.values(some)) for n, some in by_size(places).items()}
+    for place, part in zip(places, parted(places, rows), strict=True):
+        place.tensor = torch.from_numpy(part)
