@@ -64,7 +64,6 @@ def gru(p: Params, x: Floats, h: Floats) -> Floats:
 CELLS: dict[str, Callable[..., Any]] = {
     "linear": lambda p, x: p["weight"] @ x + p["bias"],
     "lstm": lstm,
-    "gru": gru,
     "layer-norm": lambda p, x: normal(x, p, "weight", "bias"),
     "rms-norm": lambda p, x: x / np.sqrt((x * x).mean() + 1e-6) * p["weight"],
     "batch-norm": lambda p, x: (

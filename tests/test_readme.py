@@ -24,5 +24,5 @@ def test_the_example_in_python(root: Path, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_every_page_is_listed(root: Path) -> None:
-    listed = re.findall(r"^\| \[(docs/\w+\.md)\]\(\1\) \|", (root / "README.md").read_text(), re.MULTILINE)
-    assert sorted(listed) == sorted(f"docs/{page.name}" for page in (root / "docs").glob("*.md"))
+    listed = re.findall(r"^- \[(\w+)\]\(docs/\1\.md\): \S", (root / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(page.stem for page in (root / "docs").glob("*.md"))

@@ -153,7 +153,7 @@ def _kind(value: dict[str, Any]) -> str:
 
 def _description(value: dict[str, Any], defs: dict[str, Any]) -> str:
     if "description" in value:
-        return str(value["description"])
+        return str(value["description"]).partition(" Operations: ")[0]  # which have their own section
     for one in value.get("anyOf", ()):
         if "properties" in one:
             return str(one["description"])

@@ -42,7 +42,8 @@ CELL = Section(
         "params": words("Parameters with shapes.", refer("param")),
         "constants": words("Named numbers.", refer("constant")),
         "equations": text(
-            f"name = expression, one a line: {' '.join(SIGNS)} {' '.join(FUNCTIONS)}, slices x[0:hidden]"
+            "name = expression, one a line, with slices such as x[0:hidden]. "
+            f"Operations: {' '.join(SIGNS)} {' '.join(FUNCTIONS)}"
         ),
         "outputs": named(
             "For each output the name of a value that an equation defines.", text("A name."), None, least=1
