@@ -33,7 +33,7 @@ BUDGETS = {
     "core/plan": (1_350, 11_000),
     "core/policy": (5_220, 39_300),
     "core/program": (5_600, 36_600),
-    "core/run": (7_800, 64_500),
+    "core/run": (8_440, 71_200),  # growing models in one pass
     "core/scale": (1_050, 7_500),
     "core/script": (1_050, 8_000),
     "core/serve": (3_110, 21_600),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from abw.core.graph.growing import state as at
 from abw.core.graph.growing.state import column, entries, register
 from abw.core.jit.addresses import (
+    ask,
     bytes_in,
     call,
     doubles_at,
@@ -23,7 +24,7 @@ from abw.core.jit.addresses import (
     longs_at,
     longs_in,
 )
-from abw.core.jit.decorators import fragment
+from abw.core.jit.decorators import entry, fragment
 from abw.core.jit.splitmix import GOLDEN, fraction, mix
 
 Longs = NDArray[np.int64]
@@ -70,46 +71,96 @@ def _first_allowed(words: int, a: int, j: int, begin: int) -> int:
 
 
 @fragment
+def _place(words: int, a: int, j: int) -> int:
+    """Where the j-th vertex's row of scores lies in its arena, for executors that run kernels by address."""
+    state = longs_at(words, at.WORDS)
+    steps = longs_in(state, at.STEPS)
+    arena = longs_in(state, at.FUNCTION)[2 * steps[a + DECISION] + 1]
+    row = column(state, steps[a + VALUES])[register(state, steps[a + VERTICES])[j] + 1]
+    return longs_in(state, at.ARENA)[arena] + row * longs_in(state, at.PITCH)[arena]  # type: ignore[no-any-return]
+
+
+@fragment
+def _scores(words: int, a: int, j: int) -> int:
+    """Where the j-th vertex's scores begin, in double precision."""
+    state = longs_at(words, at.WORDS)
+    begin, count = state[at.SCORED], longs_in(state, at.STEPS)[a + COUNT]
+    if state[at.KERNEL] == 0:
+        state[at.SCORED] += count
+        return begin  # type: ignore[no-any-return]
+    scores, row = doubles_in(state, at.SCORES), floats_at(_place(words, a, j), count)
+    for i in range(count):
+        scores[i] = row[i]
+    return 0
+
+
+@fragment
 def choose(words: int, a: int) -> bool:
     """Do a step CHOOSE; whether all scores are numbers, else the vertex is noted.
 
-    FUNCTION (D, 2): the function for rows of scores as they are, 0 for none, and their arena.
+    FUNCTION (D, 2): the function for rows of scores as they are, 0 for none, and their arena. What few models
+    need has machine code of its own: `BY_BEST` and `BY_CHANCE` lead to it.
     """
     state = longs_at(words, at.WORDS)
     steps, how = longs_in(state, at.STEPS), longs_in(state, at.STEPS)[a + HOW]
-    vertices, count = register(state, steps[a + VERTICES]), steps[a + COUNT]
-    values, by_address = column(state, steps[a + VALUES]), state[at.KERNEL] != 0
-    function, base, pitch, place = 0, 0, 0, 0
-    if by_address and count > 0:
-        function = longs_in(state, at.FUNCTION)[2 * steps[a + DECISION]]
-        arena = longs_in(state, at.FUNCTION)[2 * steps[a + DECISION] + 1]
-        base, pitch = longs_in(state, at.ARENA)[arena], longs_in(state, at.PITCH)[arena]
-    n = entries(state, steps[a + VERTICES])
-    if function != 0 and how == ARGMAX:
-        chosen = column(state, steps[a + CHOSEN])
-        for j in range(n):
-            call(function, (words, base + values[vertices[j] + 1] * pitch))
-            chosen[vertices[j] + 1] = state[at.LARGEST]
-        return bool(state[at.STATUS] == at.RUNNING)
-    for j in range(n):
-        begin = state[at.SCORED]
-        place = base + values[vertices[j] + 1] * pitch
+    state[at.STEP] = a
+    if how == BEST:
+        return ask(state[at.BY_BEST], words) != 0  # type: ignore[no-any-return]
+    if how != ARGMAX and how != OVER:
+        return ask(state[at.BY_CHANCE], words) != 0  # type: ignore[no-any-return]
+    vertices, chosen = register(state, steps[a + VERTICES]), column(state, steps[a + CHOSEN])
+    function = longs_in(state, at.FUNCTION)[2 * steps[a + DECISION]] if state[at.KERNEL] != 0 else 0
+    for j in range(entries(state, steps[a + VERTICES])):
         if function != 0:
-            good = _best_by_function(words, vertices[j], function, place)
-        else:
-            if by_address:
-                scores, row = doubles_in(state, at.SCORES), floats_at(place, count)
-                for i in range(count):
-                    scores[i] = row[i]
-            else:
-                state[at.SCORED] += count
-            good = _enter_best(words, a, j, begin) if how == BEST else _choose(words, a, j, begin)
-        if not good:
+            call(function, (words, _place(words, a, j)))
+            chosen[vertices[j] + 1] = state[at.LARGEST]
+        elif not _choose(words, a, j, _scores(words, a, j)):
             state[at.FAILED_VERTEX] = vertices[j]
             return False
-    if how == BEST:
-        _keep_all(words)
-    return True
+    return bool(state[at.STATUS] == at.RUNNING)
+
+
+@entry
+def choose_best(words: int) -> int:
+    """Do a step CHOOSE of `best`, as `choose`."""
+    state = longs_at(words, at.WORDS)
+    steps, a = longs_in(state, at.STEPS), state[at.STEP]
+    vertices = register(state, steps[a + VERTICES])
+    function = longs_in(state, at.FUNCTION)[2 * steps[a + DECISION]] if state[at.KERNEL] != 0 else 0
+    for j in range(entries(state, steps[a + VERTICES])):
+        if function != 0:
+            good = _best_by_function(words, vertices[j], function, _place(words, a, j))
+        else:
+            good = _enter_best(words, a, j, _scores(words, a, j))
+        if not good:
+            state[at.FAILED_VERTEX] = vertices[j]
+            return 0
+    _keep_all(words)
+    return 1
+
+
+@entry
+def choose_by_chance(words: int) -> int:
+    """Do a step CHOOSE of `sample` or `chance`, as `choose`."""
+    state = longs_at(words, at.WORDS)
+    steps, a = longs_in(state, at.STEPS), state[at.STEP]
+    vertices, chosen = register(state, steps[a + VERTICES]), column(state, steps[a + CHOSEN])
+    decision, scores, count = steps[a + DECISION], doubles_in(state, at.SCORES), steps[a + COUNT]
+    for j in range(entries(state, steps[a + VERTICES])):
+        drawn = _drawn(words, vertices[j], decision)
+        if steps[a + HOW] == CHANCE:
+            chosen[vertices[j] + 1] = drawn < doubles_in(state, at.LIMITS)[decision]
+            continue
+        begin = _scores(words, a, j)
+        first = _first_allowed(words, a, j, begin)
+        if first == -2:
+            state[at.FAILED_VERTEX] = vertices[j]
+            return 0
+        found = first
+        if first >= 0:
+            found = _sampled(scores, begin, count, drawn)
+        chosen[vertices[j] + 1] = found if found >= 0 else first
+    return 1
 
 
 @fragment
@@ -127,27 +178,22 @@ def _best_by_function(words: int, vertex: int, function: int, place: int) -> boo
 
 @fragment
 def _choose(words: int, a: int, j: int, begin: int) -> bool:
-    """Write what is chosen at the j-th vertex, whose scores begin there; whether they are numbers."""
+    """Write what is largest, or over a limit, at the j-th vertex, whose scores begin there; whether they are
+    numbers.
+    """
     state = longs_at(words, at.WORDS)
     steps, scores = longs_in(state, at.STEPS), doubles_in(state, at.SCORES)
     vertex, decision, count = register(state, steps[a + VERTICES])[j], steps[a + DECISION], steps[a + COUNT]
-    chosen, how = column(state, steps[a + CHOSEN]), steps[a + HOW]
-    if how == CHANCE:
-        chosen[vertex + 1] = _drawn(words, vertex, decision) < doubles_in(state, at.LIMITS)[decision]
-        return True
-    first = _first_allowed(words, a, j, begin)
+    chosen, first = column(state, steps[a + CHOSEN]), _first_allowed(words, a, j, begin)
     if first == -2:
         return False
-    if how == OVER:
+    if steps[a + HOW] == OVER:
         chosen[vertex + 1] = scores[begin] > doubles_in(state, at.LIMITS)[decision]
     elif first < 0:
         chosen[vertex + 1] = -1
-    elif how == ARGMAX:
+    else:
         found = largest(scores, begin, count)
         chosen[vertex + 1] = found if scores[begin + found] > -np.inf else first
-    else:
-        found = _sampled(scores, begin, count, _drawn(words, vertex, decision))
-        chosen[vertex + 1] = found if found >= 0 else first
     return True
 
 

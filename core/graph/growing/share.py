@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.vertices import INDEX, INSTANCE, KIND
+from abw.core.graph.growing import choices, walk
 from abw.core.graph.growing import state as at
-from abw.core.graph.growing import walk
 from abw.core.graph.growing.batch import Batch
 from abw.core.graph.growing.decide import salt_of
+from abw.core.graph.growing.lists import lists
 from abw.core.graph.growing.model import GrowthModel
 from abw.core.graph.growing.names import ORIGIN, PICK, ROUND, ValueColumn
 from abw.core.ir.schema import Hop
+from abw.core.jit.decorators import address_of_code
 from abw.core.jit.pointers import Table
 
 Ints = NDArray[np.int32]
@@ -65,6 +67,7 @@ class Share:
             at.BEAM: model.width if model.growth.beam else 0,
             at.WIDTH: width,
             **dict(zip(range(at.START, at.STOP + 1), program.sections, strict=True)),
+            **_codes(program.steps),
         }
         for word, number in numbers.items():
             self.words[word] = number
@@ -181,3 +184,14 @@ class Share:
         walk.do(self.words, walk.BEGIN)
         words = self.words
         return int(words[at.LAST] - words[at.FIRST] + words[at.GIVEN_LAST] - words[at.GIVEN_FIRST])
+
+
+def _codes(steps: NDArray[np.int64]) -> dict[int, int]:
+    """Where the machine code of what steps need beside `walk` lies, compiled or loaded now."""
+    done, hows = set(steps[:, 0].tolist()), set(steps[steps[:, 0] == walk.CHOOSE, choices.HOW].tolist())
+    wanted: dict[int, tuple[Callable[[int], int], bool]] = {
+        at.BY_LISTS: (lists, not done.isdisjoint((walk.REDUCE, *range(walk.LIST, walk.SPREAD + 1)))),
+        at.BY_BEST: (choices.choose_best, choices.BEST in hows),
+        at.BY_CHANCE: (choices.choose_by_chance, not hows.isdisjoint((choices.SAMPLE, choices.CHANCE))),
+    }
+    return {word: address_of_code(code) for word, (code, there) in wanted.items() if there}

@@ -16,7 +16,7 @@ Longs = NDArray[np.int64]
 # next round; a score is not a number, or nothing feeds an input.
 RUNNING, DONE, PAUSED, FULL, FAILED = range(5)
 
-_NUMBERS = 48
+_NUMBERS = 52
 # Words that are numbers.
 #
 # - Four that functions for long vectors use: how a call ended, the number of the largest element; what a
@@ -34,7 +34,8 @@ _NUMBERS = 48
 # - Of executors that run kernels by address: the batches so far, where kernels have their scratch, the most
 #   slots and outputs of a type, the words of a slot in a kernel's frame. Of others: the number of the round's
 #   first node, how many nodes and operands it has, how many scores were taken so far.
-# - What `walk.run` is to do.
+# - What `walk.run` is to do. Where machine code lies that many models do not need (`lists.lists`,
+#   `choices.choose_best`, `choices.choose_by_chance`), 0 for those, and the step that it is to do.
 (
     STATUS, LARGEST, PLUS, LANE,
     LEFT, ROUND, FIRST, LAST, GIVEN_FIRST, GIVEN_LAST, NEXT, END, NOW, ADDING, MEMBERS,
@@ -44,6 +45,7 @@ _NUMBERS = 48
     ENTRIES, STRIDE, BEGIN, INSTANCES, KINDS_OF, SIGN, MOST_ADDED,
     KIND, INSTANCE, INDEX, HOME, IN_ROUND, ORIGIN, PICK, BEAM,
     SCRATCH, SLOTS, SLOT_WORDS, WIDTH,
+    BY_LISTS, BY_BEST, BY_CHANCE, STEP,
 ) = range(_NUMBERS)  # fmt: skip
 
 # The sections of the steps: vertices that instances begin with, lists and room, nodes, decisions, clauses.
