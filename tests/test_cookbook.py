@@ -64,8 +64,7 @@ def gru(p: Params, x: Floats, h: Floats) -> Floats:
 CELLS: dict[str, Callable[..., Any]] = {
     "linear": lambda p, x: p["weight"] @ x + p["bias"],
     "lstm": lstm,
-    "layer-norm": lambda p, x: normal(x, p, "weight", "bias"),
-    "rms-norm": lambda p, x: x / np.sqrt((x * x).mean() + 1e-6) * p["weight"],
+
     "batch-norm": lambda p, x: (
         (x - p["running_mean"]) / np.sqrt(p["running_var"] + 1e-5) * p["weight"] + p["bias"]
     ),
@@ -73,9 +72,6 @@ CELLS: dict[str, Callable[..., Any]] = {
         x + p["down"] @ gelu(p["up"] @ normal(x, p, "gain", "shift") + p["up_bias"]) + p["down_bias"]
     ),
     "swiglu": lambda p, x: p["down"] @ (silu(p["gate"] @ x) * (p["up"] @ x)),
-    "bilinear": lambda p, x, y: (
-        np.einsum("i,kij,j->k", x, p["weight"].reshape(-1, len(x), len(y)), y) + p["bias"]
-    ),
 }
 
 
