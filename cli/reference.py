@@ -65,7 +65,7 @@ def reference() -> str:
         if name == BENCH:
             lines.append("`abw bench NAME --help` explains what a bench measures and its options.\n")
             benches = ((each, bench) for each, bench in every.items() if is_bench(each))
-            lines.extend(_list((f"`{each}`", _about(bench), "") for each, bench in benches))
+            lines.extend(_list((f"`{each.split()[-1]}`", _about(bench), "") for each, bench in benches))
     return "\n".join(lines)
 
 
