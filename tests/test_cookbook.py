@@ -64,7 +64,6 @@ def gru(p: Params, x: Floats, h: Floats) -> Floats:
 CELLS: dict[str, Callable[..., Any]] = {
     "linear": lambda p, x: p["weight"] @ x + p["bias"],
     "lstm": lstm,
-
     "batch-norm": lambda p, x: (
         (x - p["running_mean"]) / np.sqrt(p["running_var"] + 1e-5) * p["weight"] + p["bias"]
     ),
