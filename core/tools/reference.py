@@ -78,9 +78,9 @@ def _keys() -> Iterator[str]:
     yield from _section("", defs["model"], defs)
     yield "## Keys of a cell\n"
     yield from _section("", defs["cell"], defs)
-    yield "### a param that is a mapping\n"
+    yield "### A param's mapping\n"
     yield from _section("", defs["param"]["anyOf"][-1], defs)
-    yield "### a constant that is a mapping\n"
+    yield "### A constant's mapping\n"
     yield from _section("", defs["constant"]["anyOf"][-1], defs)
 
 
@@ -116,9 +116,9 @@ def _objects(path: str, value: dict[str, Any], defs: dict[str, Any]) -> Iterator
             found = defs[target] if target in ("type", "growing") else members
             for inner in (found, *found.get("anyOf", ())):
                 if "properties" in inner:
-                    yield f"`{path}: {{NAME: …}}`", inner
+                    yield f"`{path}.NAME`", inner
         if one.get("items") == {"$ref": "#/$defs/clause"}:
-            yield f"`{path}: [{{…}}, …]`", defs["clause"]
+            yield f"a clause of `{path}`", defs["clause"]
 
 
 def _kind(value: dict[str, Any]) -> str:
@@ -163,10 +163,10 @@ def _description(value: dict[str, Any], defs: dict[str, Any]) -> str:
 def _grammars() -> Iterator[str]:
     yield "## Grammars\n"
     for title, module in (
-        ("`equations` of a cell", equations),
-        ("A source, and a type's `where`", sources),
-        ("Conditions, values and decisions of a section `grow`", clauses),
-        ("A value under `map` of `weights`", weights),
+        ("`equations`", equations),
+        ("Sources and `where`", sources),
+        ("Conditions, values and decisions of `grow`", clauses),
+        ("`map` of `weights`", weights),
     ):
         text = (module.__doc__ or "").splitlines()
         rules = [line.strip() for line in text if " = " in line]
@@ -242,7 +242,7 @@ def _names() -> Iterator[str]:
     yield "## Policies\n"
     yield "What each picks as the type of the next batch:\n"
     yield from _list(_coded(POLICIES))
-    yield "## Encodings of a learned policy's states\n"
+    yield "## Encodings\n"
     yield from _list(_coded(ENCODINGS))
     yield "## Executors\n"
     yield from _list(_coded({n: e.summary for n, e in EXECUTORS.items()}))
