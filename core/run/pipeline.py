@@ -237,8 +237,9 @@ class _SpecRun(ModelRun):
                 self.held.mark("choosing the policy")
         self.policy_file = self.learned.path if self.learned else None
         self.passes = Passes(model, networks, self.executor, self.outputs, worth=1, spared=False)
-        with clock("compile"):
-            self.passes.make(self.policy)
+        if not model.growth:  # what grew is looked at, which passes do not note
+            with clock("compile"):
+                self.passes.make(self.policy)
         if options.auto_batch:
             self._choose_size(sample, used)
 
