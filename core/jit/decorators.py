@@ -59,15 +59,20 @@ def holding(function: F) -> F:
     return _compiled(function, {"nogil": False})
 
 
-def fragment(function: F) -> F:
+def fragment(function: F, *, always: bool = False) -> F:
     """Compile one of the many functions that a large one is made of, as part of it alone.
 
     That takes less time than `inner`. Python's calls raise TypeError.
     """
-    made: Any = part(function)
+    made: Any = part(function, always)
     if isinstance(made, Dispatcher):
         vars(made).update(_source=CheckedCache(function))
     return cast(F, made)
+
+
+def within(function: F) -> F:
+    """Compile like `fragment`, and never call: each array that a call is given costs it seven words."""
+    return fragment(function, always=True)
 
 
 def entry(function: F) -> F:

@@ -59,12 +59,14 @@ class Parts(Loops):
         return [passes]
 
 
-def part(function: Callable[..., Any]) -> Any:  # noqa: ANN401
+def part(function: Callable[..., Any], always: bool = False) -> Any:  # noqa: ANN401
     """The function, for compiled ones to call. Integers come to it as 64 bits: it is compiled once for all.
+    `always`: callers never call it, whatever its size.
 
     Python's calls raise TypeError.
     """
-    made: Any = numba.njit(**OPTIONS | {"no_cpython_wrapper": True, "pipeline_class": Parts})(function)
+    options = OPTIONS | {"no_cpython_wrapper": True, "pipeline_class": Parts, "forceinline": always}
+    made: Any = numba.njit(**options)(function)
     if not isinstance(made, Dispatcher):  # under NUMBA_DISABLE_JIT
         return made
     template = made.get_call_template

@@ -13,8 +13,8 @@ import numpy as np
 
 from abw.core.base.errors import DataError, Problem, Span, did_you_mean
 from abw.core.data.feed import MOST_PROBLEMS, Source
-from abw.core.data.readers.jsonscan import LARGEST_ID, LEAST_ID, TOO_LARGE
-from abw.core.data.readers.jsontokens import LARGEST
+from abw.core.data.readers.jsonscan import LARGEST_ID, LEAST_ID
+from abw.core.data.readers.jsontokens import LARGEST, TOO_LARGE
 from abw.core.ir.formats import COMMON, TAKEN
 from abw.core.ir.schema import FieldSchema, Schema
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from abw.core.data.feed import Bytes, Source
 from abw.core.data.instances import Ints
-from abw.core.data.intern import intern
+from abw.core.data.intern import EIGHT, intern
 from abw.core.data.readers.jsontokens import (
     BACKSLASH,
     BAIL,
@@ -27,30 +27,34 @@ from abw.core.data.readers.jsontokens import (
     OPEN_LIST,
     PLUS,
     POINT,
-    POWERS,
     QUOTE,
+    TOO_LARGE,
     ZERO,
     Doubles,
+    Json,
     blank,
-    equal,
     is_at,
     is_digit,
+    json_of,
+    masked,
     read_number,
     read_whole,
+    same,
     string_end,
 )
-from abw.core.jit.decorators import inner, njit
+from abw.core.jit.decorators import njit, within
 
 # How a value is written: a whole number from 0 to 2^31 - 1, another number, a list of numbers, a string.
 WHOLE, NUMBER, VECTOR, TEXT = range(4)
 # So many kinds, fields and links each are told apart at once.
 MOST_NAMES = 256
-# The least number that float32 rounds to infinity.
-TOO_LARGE = 2.0**128 - 2.0**103
 # Ids have 64 bits, and so many digits at most.
 LEAST_ID, LARGEST_ID, MOST_DIGITS = -(2**63), 2**64 - 1, 20
 
-_KEYS = np.frombuffer(b"kindverticeslinksid", np.uint8)
+# Keys as they are written, with the quote that ends them, as far as it is one of the first eight bytes.
+_KIND, _VERTICES_KEY, _LINKS_KEY, _ID = (
+    np.uint64(int.from_bytes(key, "little")) for key in (b'kind"', b"vertices", b'links"', b'id"')
+)
 _LINES, _VERTICES, _VALUES, _NUMBERS, _HARD, _EDGES, _KINDS, _FIELDS, _LINKS, _ESCAPED = range(10)
 
 
@@ -132,15 +136,15 @@ def scan(source: Source, skip: int, stop: int, checked: bool = False) -> tuple[C
     data, text = source.data, source.text
     most = max(MOST_NAMES, data.count(b'":')) if checked else MOST_NAMES
     room = _room(len(text), most, checked)
-    seen, end = parse(text, source.begin, skip, stop, _KEYS, POWERS, room)
+    seen, end = parse(json_of(data), source.begin, skip, stop, room)
     if seen < 0:
         return None
     lines, vertices, values, numbers, hard, edges, *known, _ = room.counts.tolist()
     for at, begin, after in room.hard[:, :hard].T.tolist():
         room.number[at] = float(data[begin:after])
+        if abs(room.number[at]) >= TOO_LARGE:
+            return None
     number = room.number[:numbers]
-    if (np.abs(number) >= TOO_LARGE).any():
-        return None
     kinds, fields, links = (
         tuple(
             _string(data[a - 1 : b + 1].decode()) if checked else data[a:b].decode(errors="replace")
@@ -204,14 +208,14 @@ def id_of(data: bytes, form: int, begin: int, end: int) -> str | int:
     return name
 
 
-@inner
-def _quoted(text: Bytes, at: int) -> int:
+@within
+def _quoted(json: Json, at: int) -> int:
     """The offset of the quote that ends the string at an offset."""
-    return string_end(text, at + 1) if is_at(text, at, QUOTE) else BAIL
+    return string_end(json, at + 1) if is_at(json.text, at, QUOTE) else BAIL
 
 
-@inner
-def _colon(text: Bytes, end: int) -> int:
+@within
+def _value(text: Bytes, end: int) -> int:
     """The offset of the value whose key ends with the quote at an offset."""
     at = blank(text, end + 1)
     if end < 0 or not is_at(text, at, COLON):
@@ -220,74 +224,86 @@ def _colon(text: Bytes, end: int) -> int:
     return at if at < text.size else BAIL
 
 
-@inner
-def _named(text: Bytes, begin: int, end: int, known: Ints, guess: int, count: int, escaped: int) -> int:
-    """The number of a name among the `count` known ones, `guess` tried first, or of the new one it is."""
-    for k in range(count):
-        n = (guess + k) % count
+@within
+def _is_key(json: Json, at: int, key: np.uint64, size: int) -> bool:
+    """Whether that key, of so many bytes, is at an offset with its quotes."""
+    text = json.text
+    end = at + 1 + size
+    if end >= text.size or text[at] != QUOTE or text[end] != QUOTE:
+        return False
+    return bool(masked(json.eights, at + 1, min(size + 1, EIGHT)) == np.uint64(key))
+
+
+@within
+def _named(json: Json, at: int, known: Ints, guess: int, count: int, escaped: int) -> tuple[int, int]:
+    """The number of the name in the string at an offset among the `count` known ones, `guess` tried first, or
+    of the new one that it is; and the offset of the quote that ends it.
+    """
+    text, eights, begin = json.text, json.eights, at + 1
+    if guess < count and is_at(text, at, QUOTE):
+        first = known[guess, 0]
+        size = known[guess, 1] - first
+        if is_at(text, begin + size, QUOTE) and same(eights, begin, eights, first, size):
+            return guess, begin + size
+    end = _quoted(json, at)
+    for n in range(count if end >= 0 else 0):
         first = known[n, 0]
-        if known[n, 1] - first == end - begin:
-            j = 0
-            while begin + j < end and text[begin + j] == text[first + j]:
-                j += 1
-            if begin + j == end:
-                return n
-    if count == len(known):
-        return BAIL
+        if known[n, 1] - first == end - begin and same(eights, begin, eights, first, end - begin):
+            return n, end
+    if end < 0 or count == len(known):
+        return BAIL, end
     for j in range(begin, end):
         if text[j] == BACKSLASH and not escaped:
-            return BAIL
+            return BAIL, end
     known[count, 0], known[count, 1] = begin, end
-    return count
+    return count, end
 
 
-@inner
-def _number(
-    text: Bytes, at: int, powers: Doubles, number: Doubles, hard: Ints, count: NDArray[np.int64]
-) -> int:
+@within
+def _number(json: Json, at: int, room: Room) -> int:
     """Write the number at an offset to the next place of `number`; returns the offset behind it.
 
     One that is not certain to be the nearest float32 is noted as `hard`.
     """
-    found, certain, after = read_number(text, at, powers)
-    if after < 0:
+    found, certain, after = read_number(json, at)
+    if after < 0 or (certain and abs(found) >= TOO_LARGE):
         return BAIL
+    count, hard = room.counts, room.hard
     position = count[_NUMBERS]
     count[_NUMBERS] += 1
     if not certain:
         h = count[_HARD]
         hard[0, h], hard[1, h], hard[2, h] = position, at, after
         count[_HARD] += 1
-    number[position] = found
+    room.number[position] = found
     return after
 
 
-@inner
-def _vertex(text: Bytes, at: int, keys: Bytes, powers: Doubles, room: Room) -> int:
+@within
+def _vertex(json: Json, at: int, room: Room) -> int:
     """Read the object of a vertex, behind its first bracket."""
-    count, kind, value = room.counts, room.kind, room.value
+    text, count, kind, value = json.text, room.counts, room.kind, room.value
     v, field = count[_VERTICES], 0
     count[_VERTICES] += 1
     kind[v] = -1
     while True:
         at = blank(text, at)
-        begin, end = at + 1, _quoted(text, at)
-        at = _colon(text, end)
-        if at < 0:
-            return BAIL
-        if equal(text, begin, end, keys, 0, 4):
-            begin, end = at + 1, _quoted(text, at)
-            if kind[v] >= 0 or end <= begin:
+        if _is_key(json, at, _KIND, 4):
+            at = _value(text, at + 5)
+            if at < 0 or kind[v] >= 0:
                 return BAIL
             guess = kind[v - 1] if v else 0
-            kind[v] = _named(text, begin, end, room.known[0], guess, count[_KINDS], count[_ESCAPED])
-            if kind[v] < 0:
+            n, end = _named(json, at, room.known[0], guess, count[_KINDS], count[_ESCAPED])
+            if n < 0 or end == at + 1:
                 return BAIL
-            count[_KINDS] += kind[v] == count[_KINDS]
-            at = end + 1
+            kind[v], at = n, end + 1
+            count[_KINDS] += n == count[_KINDS]
         else:
-            field = _named(text, begin, end, room.known[1], field, count[_FIELDS], count[_ESCAPED])
+            field, end = _named(json, at, room.known[1], field, count[_FIELDS], count[_ESCAPED])
             if field < 0 or room.last[0, field] == v:
+                return BAIL
+            at = _value(text, end)
+            if at < 0:
                 return BAIL
             count[_FIELDS] += field == count[_FIELDS]
             room.last[0, field] = v
@@ -296,7 +312,7 @@ def _vertex(text: Bytes, at: int, keys: Bytes, powers: Doubles, room: Room) -> i
             value[0, m], value[1, m] = v, field
             first, form, begin = count[_NUMBERS], TEXT, at
             if text[at] == QUOTE:
-                first, at = at + 1, _quoted(text, at)
+                first, at = at + 1, string_end(json, at + 1)
                 if at < 0:
                     return BAIL
                 value[4, m] = at
@@ -305,7 +321,7 @@ def _vertex(text: Bytes, at: int, keys: Bytes, powers: Doubles, room: Room) -> i
                 several = is_at(text, at, OPEN_LIST)
                 more = True
                 while more:
-                    at = _number(text, blank(text, at + several), powers, room.number, room.hard, count)
+                    at = _number(json, blank(text, at + several), room)
                     if at < 0:
                         return BAIL
                     at = blank(text, at)
@@ -330,7 +346,7 @@ def _vertex(text: Bytes, at: int, keys: Bytes, powers: Doubles, room: Room) -> i
         at += 1
 
 
-@inner
+@within
 def _targets(text: Bytes, at: int, link: int, edge: Ints, count: NDArray[np.int64]) -> int:
     """Read a link's pairs [from, to], or the vertices to which the instance itself leads: several, or one.
 
@@ -372,16 +388,17 @@ def _targets(text: Bytes, at: int, link: int, edge: Ints, count: NDArray[np.int6
         at = blank(text, at + 1)
 
 
-@inner
-def _vertices(text: Bytes, at: int, keys: Bytes, powers: Doubles, room: Room) -> int:
+@within
+def _vertices(json: Json, at: int, room: Room) -> int:
     """Read the list of a line's vertices at an offset."""
+    text = json.text
     if not is_at(text, at, OPEN_LIST):
         return BAIL
     while True:
         at = blank(text, at + 1)
         if not is_at(text, at, OPEN):
             return BAIL
-        at = _vertex(text, at + 1, keys, powers, room)
+        at = _vertex(json, at + 1, room)
         if at < 0:
             return BAIL
         at = blank(text, at)
@@ -389,24 +406,24 @@ def _vertices(text: Bytes, at: int, keys: Bytes, powers: Doubles, room: Room) ->
             return at + 1 if is_at(text, at, CLOSE_LIST) else BAIL
 
 
-@inner
-def _links(text: Bytes, at: int, i: int, room: Room) -> int:
+@within
+def _links(json: Json, at: int, i: int, room: Room) -> int:
     """Read the object of the links of line `i` at an offset."""
+    text = json.text
     if not is_at(text, at, OPEN):
         return BAIL
     link, at = 0, blank(text, at + 1)
     more = not is_at(text, at, CLOSE)
     while more:
         at = blank(text, at)
-        begin, end = at + 1, _quoted(text, at)
-        at = _colon(text, end)
-        if at < 0:
-            return BAIL
-        link = _named(text, begin, end, room.known[2], link, room.counts[_LINKS], room.counts[_ESCAPED])
+        link, end = _named(json, at, room.known[2], link, room.counts[_LINKS], room.counts[_ESCAPED])
         if link < 0 or room.last[1, link] == i:
             return BAIL
         room.counts[_LINKS] += link == room.counts[_LINKS]
         room.last[1, link] = i
+        at = _value(text, end)
+        if at < 0:
+            return BAIL
         at = _targets(text, at, link, room.edge, room.counts)
         if at < 0:
             return BAIL
@@ -417,12 +434,12 @@ def _links(text: Bytes, at: int, i: int, room: Room) -> int:
     return at + 1 if is_at(text, at, CLOSE) else BAIL
 
 
-@inner
-def _name(text: Bytes, at: int, i: int, names: Ints) -> int:
+@within
+def _name(json: Json, at: int, i: int, names: Ints) -> int:
     """Read the id of line `i` at an offset."""
-    begin = at
+    text, begin = json.text, at
     if text[at] == QUOTE:
-        end = _quoted(text, at)
+        end = string_end(json, at + 1)
         if end < 0:
             return BAIL
         names[0, i], names[1, i], names[2, i] = 1 + TEXT, at + 1, end
@@ -437,27 +454,26 @@ def _name(text: Bytes, at: int, i: int, names: Ints) -> int:
     return at
 
 
-@inner
-def _line(text: Bytes, at: int, i: int, keys: Bytes, powers: Doubles, room: Room) -> int:
+@within
+def _line(json: Json, at: int, i: int, room: Room) -> int:
     """Read the object of line `i`, behind its first bracket."""
-    count, edge = room.counts, room.edge
+    text, count, edge = json.text, room.counts, room.edge
     first, edges = count[_VERTICES], count[_EDGES]
     has_vertices = has_links = has_name = False
     while True:
         at = blank(text, at)
-        begin, end = at + 1, _quoted(text, at)
-        at = _colon(text, end)
-        if at < 0:
-            return BAIL
-        if equal(text, begin, end, keys, 4, 12) and not has_vertices:
+        if _is_key(json, at, _VERTICES_KEY, 8) and not has_vertices:
             has_vertices = True
-            at = _vertices(text, at, keys, powers, room)
-        elif equal(text, begin, end, keys, 12, 17) and not has_links:
+            at = _value(text, at + 9)
+            at = _vertices(json, at, room) if at >= 0 else BAIL
+        elif _is_key(json, at, _LINKS_KEY, 5) and not has_links:
             has_links = True
-            at = _links(text, at, i, room)
-        elif equal(text, begin, end, keys, 17, 19) and not has_name:
+            at = _value(text, at + 6)
+            at = _links(json, at, i, room) if at >= 0 else BAIL
+        elif _is_key(json, at, _ID, 2) and not has_name:
             has_name = True
-            at = _name(text, at, i, room.names)
+            at = _value(text, at + 3)
+            at = _name(json, at, i, room.names) if at >= 0 else BAIL
         else:
             return BAIL
         if at < 0:
@@ -478,13 +494,12 @@ def _line(text: Bytes, at: int, i: int, keys: Bytes, powers: Doubles, room: Room
 
 
 @njit
-def parse(
-    text: Bytes, at: int, skip: int, stop: int, keys: Bytes, powers: Doubles, room: Room
-) -> tuple[int, int]:
+def parse(json: Json, at: int, skip: int, stop: int, room: Room) -> tuple[int, int]:
     """Read lines from the offset `at` until `stop` of them are seen, blank ones apart, the first `skip` not.
 
     Returns the lines seen, and the offset behind them; -1 where something is not plainly right.
     """
+    text = json.text
     seen = number_of_line = 0
     while at < text.size and seen < stop:
         at = blank(text, at)
@@ -502,7 +517,7 @@ def parse(
                 room.counts[_LINES] += 1
                 room.line[0, i], room.line[1, i] = number_of_line, room.counts[_VERTICES]
                 room.names[0, i] = room.names[1, i] = room.names[2, i] = 0
-                at = _line(text, at + 1, i, keys, powers, room)
+                at = _line(json, at + 1, i, room)
                 if at < 0:
                     return BAIL, at
                 at = blank(text, at)

@@ -19,7 +19,7 @@ from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import Lazy, inverse, single
 from abw.core.data.readers import planscan as scan
 from abw.core.data.readers.jsonscan import texts
-from abw.core.data.readers.jsontokens import POWERS, Doubles
+from abw.core.data.readers.jsontokens import TOO_LARGE, Doubles, json_of
 from abw.core.ir import plans
 from abw.core.ir.formats import SCHEMAS
 
@@ -83,8 +83,8 @@ def _scanned(
     source: Source, at: int, skip: int, stop: int
 ) -> tuple[tuple[int, int, int, int], scan.PlanRoom]:
     """What `scan_plans` returns, and what it wrote."""
-    eights, room = scan.eights_of(source.data), scan.room_of(len(source.data))
-    return scan.scan_plans(source.text, eights, at, skip, stop, scan.names(), POWERS, room), room
+    room = scan.room_of(len(source.data))
+    return scan.scan_plans(json_of(source.data), at, skip, stop, scan.names(), room), room
 
 
 def _links(start: NDArray[np.int64], vertex: Ints) -> Lazy[Link]:
@@ -151,7 +151,7 @@ def _read_hard(source: Source, room: scan.PlanRoom, rows: Ints) -> None:
     for m in room.hard[: room.counts[2]].tolist():
         begin, end = room.value[2:, m].tolist()
         room.number[m] = float(source.data[begin:end])
-        if abs(room.number[m]) >= scan.LEAST_LARGE:
+        if abs(room.number[m]) >= TOO_LARGE:
             plan = np.searchsorted(rows[0], room.value[1, m], "right") - 1
             _refuse(source, scan.LARGE, begin, int(rows[2, plan]))
 

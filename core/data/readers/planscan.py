@@ -17,6 +17,7 @@ from abw.core.data.instances import Ints
 from abw.core.data.intern import Eights
 from abw.core.data.readers.jsontokens import (
     BAIL,
+    BLANK,
     CLOSE,
     CLOSE_LIST,
     COLON,
@@ -26,16 +27,21 @@ from abw.core.data.readers.jsontokens import (
     NINE,
     OPEN,
     OPEN_LIST,
-    POINT,
     QUOTE,
+    TOO_LARGE,
     ZERO,
     Doubles,
+    Json,
+    json_of,
+    masked,
     read_number,
+    same,
+    spaces,
     string_end,
 )
 from abw.core.ir import plans
 from abw.core.ir.formats import SCHEMAS
-from abw.core.jit.decorators import inner, njit
+from abw.core.jit.decorators import njit, within
 
 # The most brackets that are open at once.
 DEEPEST = 1000
@@ -43,8 +49,6 @@ DEEPEST = 1000
 SKIP, TYPE, ROOT, NODES, MORE, FIELD = range(6)
 # What an open bracket is.
 _PLAN, _NODE, _MORE, _LIST, _OBJECT, _ARRAY = range(6)
-# What comes next: a value, a value or the list's end, a key, a key or the object's end, what follows a value.
-_VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY, _AFTER = range(5)
 # Why the scan ended: where enough was seen or the text ended, inside a plan, or at a fault.
 (
     DONE, INSIDE, NOT_JSON, NO_PLAN, NO_TYPE, NOT_NUMBER, NOT_TEXT, NOT_NODES, NOT_NODE, SEVERAL, LATE, DEEP,
@@ -52,14 +56,8 @@ _VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY, _AFTER = range(5)
 ) = range(14)  # fmt: skip
 _VERTICES, _VALUES, _HARD, _LINES = range(4)
 _SLOTS = 512
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-_SHIFT, _HALF = np.uint64(55), np.uint64(32)
-_LOW, _HIGH = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
-_BLANK, _TAB, _RETURN = 32, 9, 13
-_QUOTES, _SLASHES, _BLANKS = _LOW * np.uint64(34), _LOW * np.uint64(92), _LOW * np.uint64(32)
-_INDEX = np.uint64(0x0001020304050607)
-_MASKS = np.array([256**size - 1 for size in range(8)] + [2**64 - 1], np.uint64)
-LEAST_LARGE = 2.0**128 - 2.0**103
+_MIX, _SHIFT, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(55), np.uint64(32)
+_TAB, _RETURN = 9, 13
 _KINDS = SCHEMAS["plans"].kinds
 OTHER = _KINDS.index(plans.OTHER)
 NUMBERS = (*plans.NODE_NUMBERS, *plans.PLAN_NUMBERS)
@@ -133,24 +131,16 @@ def names() -> Names:
     begin = np.cumsum(size, dtype=np.int32) - size
     code = np.array([*keys.values(), *operators.values()], np.int32)
     slots = np.full((2, _SLOTS), -1, np.int32)
-    found = Names(slots, eights_of(b"".join(words) + bytes(8)), begin, size, code, len(keys))
+    found = Names(slots, json_of(b"".join(words) + bytes(8)).eights, begin, size, code, len(keys))
     _enter(found)
     return found
 
 
-def eights_of(data: bytes) -> Eights:
-    """The eight bytes from each place of a text on, as a number."""
-    padded = data if len(data) > 8 else data + bytes(9)
-    return np.ndarray(len(padded) - 7, np.uint64, padded, strides=(1,))
-
-
-@inner
+@within
 def _hash(eights: Eights, begin: int, size: int) -> int:
     """A number from 0 to 511 by a word's first and last bytes and its length."""
-    at = min(begin, eights.size - 1)
-    first = eights[at] >> np.uint64(8 * (begin - at)) & _MASKS[min(size, 8)]
     final = eights[begin + size - 8] if size > 8 else np.uint64(0)
-    mixed = (first + (final ^ np.uint64(size))) * _MIX
+    mixed = (masked(eights, begin, size) + (final ^ np.uint64(size))) * _MIX
     return np.int64((mixed ^ mixed >> _HALF) * _MIX >> _SHIFT)  # type: ignore[return-value]
 
 
@@ -165,52 +155,26 @@ def _enter(known: Names) -> None:
         row[slot] = n
 
 
-@inner
-def _same(eights: Eights, begin: int, known: Names, n: int) -> bool:
+@within
+def _is(eights: Eights, begin: int, known: Names, n: int) -> bool:
     """Whether known word n begins at an offset."""
-    first, size, last = known.begin[n], known.size[n], eights.size - 1
-    if size < 8:
-        at = min(begin, last)
-        here = eights[at] >> np.uint64(8 * (begin - at)) & _MASKS[size]
-        return bool(here == known.eights[first] & _MASKS[size])
-    if begin + size - 8 > last:
-        return False
-    same = eights[begin + size - 8] == known.eights[first + size - 8]
-    for k in range(0, size - 8, 8):
-        same &= eights[begin + k] == known.eights[first + k]
-    return bool(same)
+    return same(eights, begin, known.eights, known.begin[n], known.size[n])
 
 
-@inner
+@within
 def _find(eights: Eights, begin: int, size: int, row: int, known: Names) -> int:
     """The number of a word, or -1."""
     slots = known.slots[row]
     slot = _hash(eights, begin, size)
     while slots[slot] >= 0:
         n = slots[slot]
-        if known.size[n] == size and _same(eights, begin, known, n):
+        if known.size[n] == size and _is(eights, begin, known, n):
             return int(n)
         slot = (slot + 1) % _SLOTS
     return -1
 
 
-@inner
-def _closing(text: Bytes, eights: Eights, at: int) -> int:
-    """The offset of the quote that ends the string whose first quote is before `at`, or BAIL."""
-    while at < eights.size:
-        word = eights[at]
-        quote, slash = word ^ _QUOTES, word ^ _SLASHES
-        found = (quote - _LOW) & ~quote | (slash - _LOW) & ~slash | (word - _BLANKS) & ~word
-        found &= _HIGH
-        if found:
-            lowest = found & (~found + np.uint64(1))
-            at += np.int64((lowest >> np.uint64(7)) * _INDEX >> np.uint64(56))  # type: ignore[assignment]
-            return at if text[at] == QUOTE else string_end(text, at)
-        at += 8
-    return string_end(text, at)
-
-
-@inner
+@within
 def _word_after(text: Bytes, at: int, word: Bytes) -> int:
     """The offset behind a literal at an offset, or BAIL."""
     if at + len(word) > text.size:
@@ -222,34 +186,26 @@ def _word_after(text: Bytes, at: int, word: Bytes) -> int:
 
 
 _TRUE, _FALSE, _NULL = (np.frombuffer(word, np.uint8) for word in (b"true", b"false", b"null"))
-_SMALL_T, _SMALL_F, _SMALL_E = 116, 102, 101
-_EXACT = 1 << 24
+_SMALL_T, _SMALL_F = 116, 102
 # "InitPlan" and "SubPlan" by their first letters and how many they have.
 _LARGE_I, _LARGE_S, _INIT_PLAN, _SUB_PLAN = 73, 83, 8, 7
 
 
 @njit
 def scan_plans(
-    text: Bytes,
-    eights: Eights,
-    at: int,
-    skip: int,
-    stop: int,
-    known: Names,
-    powers: Doubles,
-    room: PlanRoom,
+    json: Json, at: int, skip: int, stop: int, known: Names, room: PlanRoom
 ) -> tuple[int, int, int, int]:
     """Read plans from an offset until `stop` of them are seen; of the first `skip` nothing is kept.
 
     Between plans white space, commas and square brackets stand for nothing. Returns how many were seen, the
     offset behind them, why it ended, and at which offset. Cost: about 0.7 ns a byte.
     """
-    counts, seen, after = room.counts, 0, at
+    text, counts, seen, after = json.text, room.counts, 0, at
     while seen < stop:
         while at < text.size and (
-            text[at] <= _BLANK or text[at] == COMMA or text[at] == OPEN_LIST or text[at] == CLOSE_LIST
+            text[at] <= BLANK or text[at] == COMMA or text[at] == OPEN_LIST or text[at] == CLOSE_LIST
         ):
-            if text[at] < _BLANK and text[at] != _TAB and text[at] != _RETURN and text[at] != NEWLINE:
+            if text[at] < BLANK and text[at] != _TAB and text[at] != _RETURN and text[at] != NEWLINE:
                 return seen, after, NOTHING, at
             counts[_LINES] += text[at] == NEWLINE
             at += 1
@@ -259,7 +215,7 @@ def scan_plans(
             return seen, after, NOTHING, at
         first, values, hard, row = counts[_VERTICES], counts[_VALUES], counts[_HARD], max(seen - skip, 0)
         room.rows[0, row], room.rows[1, row], room.rows[2, row] = first, counts[_LINES], at
-        at, code = _plan(text, eights, at, known, powers, room)
+        at, code = _plan(json, at, known, room)
         if code != DONE:
             counts[_VERTICES], counts[_VALUES], counts[_HARD] = first, values, hard
             return seen, after, code, at
@@ -270,18 +226,22 @@ def scan_plans(
     return seen, after, DONE, after
 
 
-@inner
-def _white(text: Bytes, at: int, counts: NDArray[np.int64]) -> int:
+@within
+def _white(json: Json, at: int, counts: NDArray[np.int64]) -> int:
     """The offset of what follows white space; its lines are counted."""
-    while at < text.size and (
-        text[at] == _BLANK or text[at] == NEWLINE or text[at] == _RETURN or text[at] == _TAB
-    ):
-        counts[_LINES] += text[at] == NEWLINE
+    text = json.text
+    while at < text.size and text[at] <= BLANK:
+        byte = text[at]
         at += 1
+        if byte == NEWLINE:
+            counts[_LINES] += 1
+            at = spaces(json.eights, at)
+        elif byte != BLANK and byte != _TAB and byte != _RETURN:
+            return at - 1
     return at
 
 
-@inner
+@within
 def _add(room: PlanRoom, parent: int) -> int:
     """A new vertex."""
     v = room.counts[_VERTICES]
@@ -291,7 +251,7 @@ def _add(room: PlanRoom, parent: int) -> int:
     return int(v)
 
 
-@inner
+@within
 def _note(room: PlanRoom, action: int, owner: int, begin: int, end: int) -> int:
     """A new value of a field."""
     m, value = room.counts[_VALUES], room.value
@@ -300,7 +260,7 @@ def _note(room: PlanRoom, action: int, owner: int, begin: int, end: int) -> int:
     return int(m)
 
 
-@inner
+@within
 def _meaning(action: int, top: int, depth: int) -> int:
     """What a key means in a bracket of some sort."""
     if _OF_PLANS <= action < _OF_TEXTS:
@@ -312,48 +272,40 @@ def _meaning(action: int, top: int, depth: int) -> int:
     return action
 
 
-@inner
+@within
 def _opened(action: int, top: int, is_list: bool) -> int:
     """What a bracket is that opens as the value of a key, or what is wrong with it, below 0."""
     if action == SKIP or (action == MORE and is_list):
         return _ARRAY if is_list else _OBJECT
     if action == MORE:
         return _MORE
-    if action == ROOT or top == _LIST:
-        return -NOT_NODE if is_list else _NODE
-    if action == NODES:
-        return _LIST if is_list else -NOT_NODES
-    return _misplaced(action, top)
+    if (action == ROOT or top == _LIST) and not is_list:
+        return _NODE
+    if action == NODES and top != _LIST and is_list:
+        return _LIST
+    return -_misplaced(action, top)
 
 
-@inner
+@within
 def _misplaced(action: int, top: int) -> int:
-    """What is wrong with a value that is not what its key wants, below 0."""
+    """What is wrong with a value that is not what its key wants."""
     if action == ROOT or top == _LIST:
-        return -NOT_NODE
+        return NOT_NODE
     if action == NODES:
-        return -NOT_NODES
-    return -NOT_TEXT if action == TYPE or action >= _OF_TEXTS else -NOT_NUMBER
+        return NOT_NODES
+    return NOT_TEXT if action == TYPE or action >= _OF_TEXTS else NOT_NUMBER
 
 
-@inner
+@within
 def _text(
-    text: Bytes,
-    eights: Eights,
-    begin: int,
-    end: int,
-    action: int,
-    top: int,
-    owner: int,
-    known: Names,
-    powers: Doubles,
-    room: PlanRoom,
+    json: Json, begin: int, end: int, action: int, top: int, owner: int, known: Names, room: PlanRoom
 ) -> int:
     """Take a string as the value of a key; DONE, or what is wrong."""
+    text, eights = json.text, json.eights
     if action == TYPE:
         if room.kind[owner]:
             return DONE
-        while end > begin + 1 and text[end - 1] == _BLANK:
+        while end > begin + 1 and text[end - 1] == BLANK:
             end -= 1
         n = _find(eights, begin, end - begin, 1, known)
         room.kind[owner] = known.code[n] if n >= 0 else OTHER
@@ -366,170 +318,142 @@ def _text(
         _note(room, action, owner, begin, end)
     elif action >= FIELD and top == _MORE:
         # DuckDB writes numbers there as texts
-        number, certain, behind = read_number(text, begin, powers)
+        number, certain, behind = read_number(json, begin)
         if behind == end:
             _number(room, _note(room, action, owner, begin, end), number, certain)
     elif action >= FIELD or action in (ROOT, NODES):
-        return -_misplaced(action, top)
+        return _misplaced(action, top)
     return DONE
 
 
-@inner
+@within
 def _number(room: PlanRoom, m: int, number: float, certain: bool) -> None:
     """Write the number that a value is; one that is not certain to be the nearest is noted."""
     room.number[m] = number
-    if not certain or abs(number) >= LEAST_LARGE:
+    if not certain or abs(number) >= TOO_LARGE:
         room.hard[room.counts[_HARD]] = m
         room.counts[_HARD] += 1
 
 
-@inner
-def _short_number(text: Bytes, at: int, powers: Doubles) -> tuple[float, bool, int]:
-    """See `read_number`: of few digits without an exponent, as nearly all are, in less time."""
-    begin, whole, after = at, 0, at
-    while at < text.size and ZERO <= text[at] <= NINE:
-        whole = 10 * whole + text[at] - ZERO
-        at += 1
-    after, digits = at, at - begin
-    if digits and at < text.size and text[at] == POINT:
-        at += 1
-        while at < text.size and ZERO <= text[at] <= NINE:
-            whole = 10 * whole + text[at] - ZERO
-            at += 1
-        digits = at - begin
-    fraction = max(at - after - 1, 0)
-    # of numbers of 24 bits single precision makes the nearest of a quotient in double precision
-    plain = 0 < digits <= 11 and whole < _EXACT and (at == after or fraction > 0)
-    plain &= text[begin] != ZERO or after == begin + 1
-    if not plain or (at < text.size and (text[at] | 32) == _SMALL_E):
-        return read_number(text, begin, powers)
-    return whole / powers[fraction], True, at
-
-
-@inner
-def _plan(
-    text: Bytes, eights: Eights, at: int, known: Names, powers: Doubles, room: PlanRoom
-) -> tuple[int, int]:
+@within
+def _plan(json: Json, at: int, known: Names, room: PlanRoom) -> tuple[int, int]:
     """Read the plan whose first bracket is at an offset; returns the offset behind it and DONE, or of what is
     wrong and what that is.
     """
-    counts, what, whose, since = room.counts, room.stack[0], room.stack[1], room.stack[2]
-    begin, depth, early, roots, action, want, last = at, 0, False, 0, SKIP, _FIRST_KEY, known.keys
+    text, eights, counts = json.text, json.eights, room.counts
+    what, whose, since = room.stack[0], room.stack[1], room.stack[2]
+    begin, depth, early, roots, last = at, 0, False, 0, known.keys
     first = _add(room, -1)
     what[0], whose[0], since[0] = _PLAN, first, at
-    at += 1
-    while depth >= 0:
-        at = _white(text, at, counts)
+    top, opened = _PLAN, True
+    while True:
+        # behind a bracket that has opened, or a comma
+        at = _white(json, at + 1, counts)
         if at >= text.size:
             return at, INSIDE
-        byte, top = text[at], what[depth]
         is_list = top in (_LIST, _ARRAY)
-        if want == _KEY or (want == _FIRST_KEY and byte != CLOSE):
-            if byte != QUOTE:
-                return at, NOT_JSON
-            key = room.next[last]
-            end = at + 1 + known.size[key]
-            if end >= text.size or text[end] != QUOTE or not _same(eights, at + 1, known, key):
-                end = _closing(text, eights, at + 1)
+        if not (opened and text[at] == (CLOSE_LIST if is_list else CLOSE)):
+            opened, action = False, NODES if top == _LIST else SKIP
+            if not is_list:
+                if text[at] != QUOTE:
+                    return at, NOT_JSON
+                key = room.next[last]
+                end = at + 1 + known.size[key]
+                if end >= text.size or text[end] != QUOTE or not _is(eights, at + 1, known, key):
+                    end = string_end(json, at + 1)
+                    if end < 0:
+                        return at, NOT_JSON
+                    key = _find(eights, at + 1, end - at - 1, 0, known)
+                    if key >= 0:
+                        room.next[last] = key
+                if top <= _MORE and key >= 0:
+                    last, action = key, known.code[key]
+                    # what the whole says of a node is lost if it turns out to be one
+                    early |= top == _PLAN and action > TYPE and not _OF_PLANS <= action < _OF_TEXTS
+                    action = _meaning(action, top, depth)
+                at = _white(json, end + 1, counts)
+                if at >= text.size:
+                    return at, INSIDE
+                if text[at] != COLON:
+                    return at, NOT_JSON
+                at = _white(json, at + 1, counts)
+                if at >= text.size:
+                    return at, INSIDE
+            byte, start = text[at], at
+            if byte in (OPEN, OPEN_LIST):
+                now = _opened(action, top, byte == OPEN_LIST)
+                if now < 0:
+                    return at, -now
+                depth += 1
+                if depth == DEEPEST:
+                    return at, DEEP
+                owner = int(whose[depth - 1])
+                if now == _NODE:
+                    roots += owner == first
+                    if owner == first and roots > 1:
+                        return at, SEVERAL
+                    owner = _add(room, owner if owner != first else -1)
+                what[depth], whose[depth], since[depth] = now, owner, at
+                top, opened = now, True
+                continue
+            if byte == QUOTE:
+                end = string_end(json, at + 1)
                 if end < 0:
                     return at, NOT_JSON
-                key = _find(eights, at + 1, end - at - 1, 0, known)
-                if key >= 0:
-                    room.next[last] = key
-            action = SKIP
-            if top <= _MORE and key >= 0:
-                last, action = key, known.code[key]
-                # what the whole says of a node is lost if it turns out to be one
-                early |= top == _PLAN and action > TYPE and not _OF_PLANS <= action < _OF_TEXTS
-                action = _meaning(action, top, depth)
-            at = _white(text, end + 1, counts)
-            if at >= text.size:
-                return at, INSIDE
-            if text[at] != COLON:
-                return at, NOT_JSON
-            at = _white(text, at + 1, counts)
-            if at >= text.size:
-                return at, INSIDE
-            byte = text[at]
-        elif want in (_AFTER, _FIRST_KEY) or (want == _FIRST_VALUE and byte == CLOSE_LIST):
-            if byte == COMMA and want == _AFTER:
-                want = _VALUE if is_list else _KEY
-                action = NODES if top == _LIST else SKIP
-            elif byte == (CLOSE_LIST if is_list else CLOSE):
-                if top == _NODE and room.kind[whose[depth]] == 0:
-                    return int(since[depth]), NO_TYPE
-                depth -= 1
-                want = _AFTER
+                at = end + 1
+                if action != SKIP and action != MORE:
+                    if action == TYPE and top == _PLAN:
+                        if early or roots:
+                            return start, LATE
+                        roots, top = 1, _NODE
+                        what[0], whose[0] = _NODE, _add(room, -1)
+                    code = _text(json, start + 1, end, action, top, int(whose[depth]), known, room)
+                    if code != DONE:
+                        return start, code
             else:
-                return at, NOT_JSON
+                number, certain, told = 0.0, True, True
+                if byte == MINUS or ZERO <= byte <= NINE:
+                    number, certain, at = read_number(json, at)
+                elif byte == _SMALL_T:
+                    number, at = 1.0, _word_after(text, at, _TRUE)
+                elif byte == _SMALL_F:
+                    at = _word_after(text, at, _FALSE)
+                else:
+                    told, at = False, _word_after(text, at, _NULL)
+                if at < 0:
+                    return start, NOT_JSON
+                if action != SKIP and action != MORE and (told or top == _LIST):
+                    if action < FIELD or action >= _OF_TEXTS:
+                        return start, _misplaced(action, top)
+                    owner = first if action >= _OF_PLANS else int(whose[depth])
+                    _number(room, _note(room, action, owner, start, at), number, certain)
+            at = _white(json, at, counts)
+        while at < text.size and text[at] == (CLOSE_LIST if top in (_LIST, _ARRAY) else CLOSE):
+            if top == _NODE and room.kind[whose[depth]] == 0:
+                return int(since[depth]), NO_TYPE
+            depth -= 1
             at += 1
-            continue
-        start = at
-        if byte in (OPEN, OPEN_LIST):
-            now = _opened(action, top, byte == OPEN_LIST)
-            if now < 0:
-                return at, -now
-            depth += 1
-            if depth == DEEPEST:
-                return at, DEEP
-            owner = int(whose[depth - 1])
-            if now == _NODE:
-                roots += owner == first
-                if owner == first and roots > 1:
-                    return at, SEVERAL
-                owner = _add(room, owner if owner != first else -1)
-            what[depth], whose[depth], since[depth] = now, owner, at
-            want = _FIRST_VALUE if byte == OPEN_LIST else _FIRST_KEY
-            action = NODES if now == _LIST else SKIP
-            at += 1
-            continue
-        want = _AFTER
-        if byte == QUOTE:
-            end = _closing(text, eights, at + 1)
-            if end < 0:
-                return at, NOT_JSON
-            at = end + 1
-            if at < text.size and text[at] == COMMA and not is_list:
-                at, want = at + 1, _KEY
-            if action in (SKIP, MORE):
-                continue
-            if action == TYPE and top == _PLAN:
-                if early or roots:
-                    return start, LATE
-                roots = 1
-                what[0], whose[0] = _NODE, _add(room, -1)
-            code = _text(text, eights, start + 1, end, action, top, int(whose[depth]), known, powers, room)
-            if code != DONE:
-                return start, code
-            continue
-        number, certain, told = 0.0, True, True
-        if byte == MINUS or ZERO <= byte <= NINE:
-            number, certain, at = _short_number(text, at, powers)
-        elif byte == _SMALL_T:
-            number, at = 1.0, _word_after(text, at, _TRUE)
-        elif byte == _SMALL_F:
-            at = _word_after(text, at, _FALSE)
-        else:
-            told, at = False, _word_after(text, at, _NULL)
-        if at < 0:
-            return start, NOT_JSON
-        end = at
-        if at < text.size and text[at] == COMMA and not is_list:
-            at, want = at + 1, _KEY
-        if action in (SKIP, MORE) or (not told and top != _LIST):
-            continue
-        if action < FIELD or action >= _OF_TEXTS:
-            return start, -_misplaced(action, top)
-        owner = first if action >= _OF_PLANS else int(whose[depth])
-        _number(room, _note(room, action, owner, start, end), number, certain)
-    if roots == 0:
-        return begin, NO_PLAN
-    left, right = room.vertex[1], room.vertex[2]
-    for v in range(first + 1, counts[_VERTICES]):
-        p = room.vertex[0, v]
-        if p >= 0 and not room.vertex[3, v]:
+            if depth < 0:
+                if roots == 0:
+                    return begin, NO_PLAN
+                _pair(room, first)
+                return at, DONE
+            top, opened = int(what[depth]), False
+            at = _white(json, at, counts)
+        if at >= text.size:
+            return at, INSIDE
+        if text[at] != COMMA:
+            return at, NOT_JSON
+
+
+@within
+def _pair(room: PlanRoom, first: int) -> None:
+    """Write the first two children of each vertex from the first one on, InitPlans and SubPlans apart."""
+    parent, left, right, apart = room.vertex[0], room.vertex[1], room.vertex[2], room.vertex[3]
+    for v in range(first + 1, room.counts[_VERTICES]):
+        p = parent[v]
+        if p >= 0 and not apart[v]:
             if left[p] < 0:
                 left[p] = v
             elif right[p] < 0:
                 right[p] = v
-    return at, DONE

@@ -10,14 +10,14 @@ import numpy as np
 
 from abw.core.data.intern import hash_pieces
 from abw.core.data.readers import jsonscan as scanned
-from abw.core.data.readers.jsonscan import TEXT, TOO_LARGE, VECTOR, WHOLE, Room, parse
-from abw.core.data.readers.jsontokens import BACKSLASH
+from abw.core.data.readers.jsonscan import TEXT, VECTOR, WHOLE, Room, parse
+from abw.core.data.readers.jsontokens import BACKSLASH, Json
 from abw.core.jit.addresses import (
     bools_at,
     bytes_at,
-    bytes_in,
     doubles_at,
     doubles_in,
+    eights_at,
     floats_at,
     hashes_at,
     int_cube,
@@ -51,7 +51,7 @@ def json_lines(words: int) -> int:
     """Registers: those that `JSON_FIELDS` and `JSON_LINKS` name."""
     state = longs_at(words, at.WORDS)
     size, count = state[at.SIZE], state[at.COUNT]
-    if not in_lines(words):
+    if size <= 8 or not in_lines(words):
         return WRONG
     lines, values, numbers = size // 14 + 2, size // 5 + 2, size // 2 + 2
     links = state[at.JSON_LINKS + 1] // OF_LINK
@@ -89,14 +89,10 @@ def json_lines(words: int) -> int:
     for i in range(names):
         room.last[0, i] = room.last[1, i] = -1
     text = text_at(state[at.TEXT], size)
-    keys, powers = bytes_in(state, at.JSON_KEYS), doubles_in(state, at.JSON_POWERS)
-    seen, _ = parse(text, at.ZERO, at.ZERO, count, keys, powers, room)
+    json = Json(text, eights_at(state[at.TEXT], size - 7), doubles_in(state, at.JSON_POWERS))
+    seen, _ = parse(json, at.ZERO, at.ZERO, count, room)
     if seen != count or room.counts[scanned._HARD] > 0 or not _named(words, places, known, names):
         return OTHER
-    number = doubles_at(places[4], room.counts[scanned._NUMBERS])
-    for i in range(len(number)):
-        if abs(number[i]) >= TOO_LARGE:
-            return OTHER
     position = _vertices(words, places, known)
     if position == 0:
         return MORE

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from abw.core.data.readers import planscan as scanned
-from abw.core.data.readers.jsontokens import BACKSLASH
+from abw.core.data.readers.jsontokens import BACKSLASH, Json
 from abw.core.data.readers.planscan import DEEPEST, DONE, Names, PlanRoom, scan_plans
 from abw.core.jit.addresses import (
     bytes_at,
@@ -91,9 +91,9 @@ def query_plans(words: int) -> int:
         room.counts[i] = 0
     for i in range(keys + 1):
         room.next[i] = 0
-    text, powers = text_at(state[at.TEXT], size), doubles_in(state, at.JSON_POWERS)
-    eights = eights_at(state[at.TEXT], size - 7)
-    seen, _, code, _ = scan_plans(text, eights, at.ZERO, at.ZERO, count + 1, known, powers, room)
+    text, eights = text_at(state[at.TEXT], size), eights_at(state[at.TEXT], size - 7)
+    json = Json(text, eights, doubles_in(state, at.JSON_POWERS))
+    seen, _, code, _ = scan_plans(json, at.ZERO, at.ZERO, count + 1, known, room)
     if code != DONE or seen != count or room.counts[scanned._HARD] > 0:
         return OTHER
     start = longs_in(state, at.START)

@@ -60,7 +60,7 @@ _NUMBERS = 70
     CONSTANT_NOW, LISTED, PRODUCT_FLOPS_NOW, OTHER_FLOPS_NOW,
 ) = range(_NUMBERS)  # fmt: skip
 
-_ARRAYS = 50
+_ARRAYS = 49
 # Words that name arrays: the address, and in the next word how many elements there are.
 #
 # - The addresses of the stages.
@@ -68,8 +68,8 @@ _ARRAYS = 50
 #   `OWN_STATE`, `TABLES`; of fields that flow in the steps that read them, as (step, field), and `FIELDS`
 #   (see `build`).
 # - Of binding: steps, registers, the kinds that steps mean, where vocabularies lie (see `bind`).
-# - Of JSON lines: what `jsonscan.parse` is given; where vocabularies of names lie, and what is told of these
-#   (see `jsonlines`).
+# - Of JSON: powers of ten (see `jsontokens.Json`); of JSON lines where vocabularies of names lie, and what is
+#   told of these (see `jsonlines`).
 # - Of query plans: known words, and what becomes of fields (see `queryplans`).
 # - Of edges: as `edges._consumers` takes them. The types in order, where there is one.
 # - Of arenas: as `plan.fill_plan` takes them.
@@ -81,7 +81,7 @@ _ARRAYS = 50
     STAGES,
     STEPS, REDUCTIONS, PRODUCERS, OWN_STATE, TABLES, GIVEN, FIELDS,
     BINDING, REGISTERS, MEMBERS, VOCABULARY,
-    JSON_KEYS, JSON_POWERS, JSON_NAMES, JSON_FIELDS, JSON_LINKS,
+    JSON_POWERS, JSON_NAMES, JSON_FIELDS, JSON_LINKS,
     PLAN_NAMES, PLAN_FIELDS,
     EDGE_SLOTS, EDGE_LISTS, EDGE_DISTINCT, ORDER,
     SLOT_ARENA, OUTPUT_ARENA, TYPE_SLOTS, REDUCES, REDUCED, CONSTANT_ROW, CONSTANT_FIRST, CONSTANT_END,

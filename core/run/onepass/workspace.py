@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.progress import Times, uncounted
-from abw.core.data.readers.jsonscan import _KEYS, id_of
+from abw.core.data.readers.jsonscan import id_of
 from abw.core.data.readers.jsontokens import POWERS
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.launch import Walking
@@ -170,7 +170,6 @@ class Workspace:
             self.point(at.JSON_NAMES, _tables(binding.json.names))
             self.point(at.JSON_FIELDS, binding.json.fields)
             self.point(at.JSON_LINKS, binding.json.links)
-            self.point(at.JSON_KEYS, _KEYS)
             self.point(at.JSON_POWERS, POWERS)
         if binding.plans is not None:
             self.point(at.PLAN_NAMES, plan_names())

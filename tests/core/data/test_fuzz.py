@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
@@ -84,31 +84,11 @@ def test_broken_files(
     _holds_together(path, format, limit, frequency)
 
 
-SCANNING = (
-    "parse", "_line", "_name", "_links", "_targets", "_vertices", "_vertex", "_number", "_named",
-    "_quoted", "_colon",
-)  # fmt: skip
-TOKENS = ("blank", "is_at", "is_digit", "equal", "string_end", "read_number", "read_whole")
 PARSERS: dict[str, tuple[dict[ModuleType, tuple[str, ...]], Sequence[str]]] = {
     "trees": ({trees: ("parse_trees", "control")}, "()a \n\0"),
     "lattice": ({lattice: ("parse_lattices", "_numbers")}, "012 \n"),
     "tags": ({tags: ("lay_out",), blanks: ("split", "split_line", "control")}, "a| \n\0"),
     "pairs": ({pairs: ("parse_pairs", "split_line", "control")}, "a| \n\0"),
-    "json": (
-        {
-            jsonscan: (*SCANNING, *TOKENS),
-            jsontokens: (*TOKENS, "_unit", "_escape"),
-        },
-        [
-            *'{}[]":,1-e\\ \n',
-            '{"vertices":[{"kind":"a"',
-            '}],"links":{"l":[[0,0]]}}\n',
-            '}],"links":{"r":0,"l":[0,',
-            ',"n":',
-            "1.5",
-            '"x"',
-        ],
-    ),
 }
 
 
@@ -143,43 +123,42 @@ def _interpreted(compiled: Callable[..., object]) -> Callable[..., object]:
     return call
 
 
-PLAN_LETTERS = (
-    *'{}[]":,1-e\\ \n',
-    *(
-        '{"Plan":{"Node Type":"Result"',
-        ',"Plans":[{"Node Type":"Hash"',
-        "}]}}\n",
-        '{"name":"LIMIT","children":[',
+JSON_LETTERS = {
+    "json": (
+        *'{}[]":,1-e\\ \n',
+        *('{"vertices":[{"kind":"a"', '}],"links":{"l":[[0,0]]}}\n', '}],"links":{"r":0,"l":[0,'),
+        *(',"n":', "1.5", "12345.678", '"x"'),
     ),
-    *(
-        ',"Total Cost":',
-        '"extra_info":{"Estimated Cardinality":"5"}',
-        "1.5",
-        "true",
-        "null",
-        '"Alias":"a"',
-        "]}",
+    "plans": (
+        *'{}[]":,1-e\\ \n',
+        *('{"Plan":{"Node Type":"Result"', ',"Plans":[{"Node Type":"Hash"', "}]}}\n"),
+        *('{"name":"LIMIT","children":[', ',"Total Cost":', '"extra_info":{"Estimated Cardinality":"5"}'),
+        *("1.5", "12345.678", "true", "null", '"Alias":"a"', "]}"),
     ),
-)
+}
 
 
+@pytest.mark.parametrize("format", JSON_LETTERS)
 @quick
-@given(pieces=st.lists(st.sampled_from(PLAN_LETTERS), max_size=30))
-def test_the_reader_of_plans_stays_inside_its_arrays(pieces: list[str], tmp_path: Path) -> None:
+@given(data=st.data())
+def test_readers_of_json_stay_inside_their_arrays(format: str, data: st.DataObject, tmp_path: Path) -> None:
     path = tmp_path / "data"
-    path.write_text("".join(pieces))
-    scan = planscan.scan_plans
-
-    def interpreted(text: Bytes, *rest: Any) -> object:  # noqa: ANN401
-        # Python makes small sums of NumPy's small integers, and tells where large ones overflow
-        with np.errstate(over="ignore"):
-            return getattr(scan, "py_func", scan)(text.astype(np.int64), *rest)
-
+    path.write_text("".join(data.draw(st.lists(st.sampled_from(JSON_LETTERS[format]), max_size=30))))
     planscan.names()
     with pytest.MonkeyPatch.context() as patch:
-        for module in (planscan, jsontokens):
+        for module in (jsonscan, planscan, jsontokens):
             for name, function in vars(module).items():
                 if hasattr(function, "py_func"):
                     patch.setattr(module, name, function.py_func)
-        patch.setattr(planscan, "scan_plans", interpreted)
-        _holds_together(path, "plans")
+        patch.setattr(jsonscan, "parse", _of_json(jsonscan.parse))
+        patch.setattr(planscan, "scan_plans", _of_json(planscan.scan_plans))
+        _holds_together(path, format)
+
+
+def _of_json(interpreted: Callable[..., object]) -> Callable[..., object]:
+    def call(json: jsontokens.Json, *rest: object) -> object:
+        # Python makes small sums of NumPy's small integers, and tells where large ones overflow
+        with np.errstate(over="ignore"):
+            return interpreted(json._replace(text=json.text.astype(np.int64)), *rest)
+
+    return call
