@@ -71,13 +71,15 @@ class Result:
 class Computed:
     """What an executor's rounds have computed, as they noted it in the columns of the vertices.
 
-    `rows` (A,): so many rows of each arena are taken now. `rounds`: how many there were; `shares`: what each
-    thread knows. `read` gives values of nodes numbered type after type, by `type_ptr` (T + 1,), the rows of
-    their outputs (n * W,), and references as a `Result` has them.
+    `rows` (A,): so many rows of each arena are taken now. `rounds` and `batches`: how many there were, a
+    batch that threads share as one; `shares`: what each thread knows. `read` gives values of nodes numbered
+    type after type, by `type_ptr` (T + 1,), the rows of their outputs (n * W,), and references as a `Result`
+    has them.
     """
 
     rows: Ints
     rounds: int
+    batches: int
     shares: Sequence[Share]
     read: Callable[[Ints, Ints, NDArray[np.integer[Any]]], Array]
 

@@ -171,8 +171,12 @@ class PlannedTape:
 
     def schedule(self, number: Ints) -> Schedule:
         """All pieces' batches in the order in which they ran; node v of the tape is called `number[v]`."""
-        parts = [piece.schedule for piece in self.pieces]
-        return joined_schedules(parts, [number[p.schedule.nodes + p.first] for p in self.pieces])
+        parts, nodes = [piece.schedule for piece in self.pieces], []
+        for piece, end in zip(self.pieces, [*(p.first for p in self.pieces[1:]), self.count], strict=True):
+            here = np.empty(end - piece.first, np.int32)
+            here[self.local[piece.first : end]] = number[piece.first : end]
+            nodes.append(here[piece.schedule.nodes])
+        return joined_schedules(parts, nodes)
 
 
 def joined_schedules(schedules: Sequence[Schedule], nodes: Sequence[Ints]) -> Schedule:

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.graph.dag import build_dag
 from abw.core.graph.dag import part as part_of_dag
-from abw.core.graph.graph import Graph, Ints
+from abw.core.graph.graph import Distinct, Graph, Ints, ResultRefs
 
 
 def part(graph: Graph, inside: NDArray[np.bool_]) -> tuple[Graph, Ints]:
@@ -42,3 +43,29 @@ def part(graph: Graph, inside: NDArray[np.bool_]) -> tuple[Graph, Ints]:
         results=(),
     )
     return made, outer
+
+
+def unified(graph: Graph, stands: Ints) -> Graph:
+    """The nodes of a graph without lists that stand for themselves; `stands` (n,) says which does for each.
+
+    They read what stands for what they read. Linear in nodes and operands.
+    """
+    width, nodes = graph.network.width, np.arange(len(graph), dtype=np.int32)
+    operand = _renamed(graph.operand, stands, width)
+    read, target = operand >= 0, np.repeat(nodes, np.diff(graph.operand_ptr))
+    dag = build_dag(graph.dag.types, graph.dag.type, operand[read] // width, target[read])
+    made, _ = part(replace(graph, operand=operand, dag=dag), stands == nodes)
+    number = (np.cumsum(stands == nodes, dtype=np.int32) - np.int32(1))[stands]
+
+    def result(refs: ResultRefs) -> ResultRefs:
+        return replace(refs, reference=_renamed(refs.reference, number, width))
+
+    place = number - made.type_ptr[graph.dag.type]
+    distinct = Distinct(graph.type_ptr, graph.instance, place.astype(np.int32))
+    return replace(made, results=tuple(map(result, graph.results)), distinct=distinct)
+
+
+def _renamed(references: Ints, number: Ints, width: int) -> Ints:
+    """References whose nodes have other numbers."""
+    node, output = np.divmod(np.maximum(references, 0), width)
+    return np.where(references >= 0, number[node] * width + output, references).astype(np.int32)

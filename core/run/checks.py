@@ -48,28 +48,31 @@ def refuse_values(batch: MiniBatch, result: Result, instances: Instances) -> Non
 
     `result` must hold all values of the mini-batch. Cost: reading them.
     """
-    graph, schedule = batch.graph, batch.plan.schedule
-    network = graph.network
+    graph, schedule, nodes = batch.graph, batch.plan.schedule, result.nodes
+    network, distinct = graph.network, graph.distinct
+    # what has grown has values for all nodes, others for those that were executed
+    every = distinct.nodes(graph.type_ptr) if distinct is not None else np.arange(len(graph), dtype=np.int32)
+    executed = every if batch.grown is not None else np.arange(len(graph), dtype=np.int32)
     turn = np.empty(len(graph), np.int64)
     turn[schedule.nodes] = np.repeat(np.arange(len(schedule)), np.diff(schedule.ptr))
     first: tuple[int, int, int, int, float] | None = None
-    for t in np.flatnonzero(graph.type_sizes).tolist():
+    for t in np.flatnonzero(nodes.type_sizes).tolist():
         for o in range(len(network.types[t].outputs)):
-            values = result.value(t, o).reshape(int(graph.type_sizes[t]), -1)
+            values = result.value(t, o).reshape(int(nodes.type_sizes[t]), -1)
             bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
             if len(bad):
-                nodes = bad + graph.type_ptr[t]
-                k = int(np.argmin(turn[nodes]))
+                found = executed[bad + nodes.type_ptr[t]]
+                k = int(np.argmin(turn[found]))
                 value = values[bad[k]]
-                here = (int(turn[nodes[k]]), int(nodes[k]), t, o, float(value[~np.isfinite(value)][0]))
+                here = (int(turn[found[k]]), int(found[k]), t, o, float(value[~np.isfinite(value)][0]))
                 first = here if first is None else min(first, here)
     if first is None:
         return
     at, node, t, o, value = first
     net_type = network.types[t]
     own = graph.instance[[node]]
-    if graph.distinct is not None:  # the node is one of all these instances
-        own = np.unique(graph.distinct.instance[graph.distinct.nodes(graph.type_ptr) == node])
+    if distinct is not None:  # the node is one of all these instances
+        own = np.unique(distinct.instance[every == node])
     raise AbwError(
         f"output '{net_type.outputs[o].name}' of type '{net_type.name}' is {value}: "
         f"{_named(instances, batch.first + own)}, in batch {at} of mini-batch "

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.equal.consing import LEAST_NODES as LEAST_NODES
-from abw.core.graph.equal.consing import LONGEST_PAUSE, RATE, SPARED
 from abw.core.graph.equal.consing import LOOKED_AT as LOOKED_AT
 from abw.core.graph.equal.consing import DedupMode as DedupMode
+from abw.core.graph.equal.consing import Patience, worth
 from abw.core.graph.equal.dedup import Keys, dedup, keys_of
 from abw.core.graph.equal.leaves import Leaves
 from abw.core.graph.graph import Graph
@@ -20,19 +21,17 @@ from abw.core.plan.arenas import arenas_of
 
 
 @dataclass(slots=True)
-class Deduplicator:
+class Deduplicator(Patience):
     """Leaves out nodes of mini-batches that equal others.
 
-    `pause`: how many mini-batches `adaptive` still skips; `next_pause`: how many it will skip the next time.
-    `looked_at`: the seconds that looking takes for a node, with what it keeps from being spared otherwise.
+    `looked_at`: the seconds that looking takes for a node of a whole graph, with what it keeps from being
+    spared otherwise. `grown`: how many nodes the last mini-batch had that has grown.
     """
 
-    mode: DedupMode
-    keys: Keys
+    keys: Keys = field(kw_only=True)
     flops: NDArray[np.float64] = field(init=False)  # of a node of each type (T,)
-    pause: int = 0
-    next_pause: int = 1
     looked_at: float = LOOKED_AT
+    grown: int = 0
 
     def __post_init__(self) -> None:
         arenas = arenas_of(self.keys.network)
@@ -40,7 +39,7 @@ class Deduplicator:
 
     def like(self, network: Network) -> Deduplicator:
         """The same for another network with edges in the same slots."""
-        return type(self)(self.mode, keys_of(network, self.keys.edges))
+        return type(self)(self.mode, keys=keys_of(network, self.keys.edges))
 
     def compile(self, graph: Graph) -> None:
         """Compile what looks for equal nodes, by a graph of the network, however small."""
@@ -70,17 +69,18 @@ class Deduplicator:
         among the `leaves` of earlier mini-batches are left out, too.
         The choice depends on the mini-batches before, not on a clock: the same run has the same nodes again.
         """
-        if self.pause and self.mode == "auto":
-            self.pause -= 1
-            return graph
-        if self._too_small(graph):
+        if not self.begin() or self._too_small(graph):
             return graph
         made = dedup(graph, self.keys, part=divide(graph), leaves=leaves)
-        if self.mode == "auto":
-            spared = graph.type_sizes - made.type_sizes
-            saved = float(spared @ self.flops) / RATE + int(spared.sum()) * SPARED
-            if saved < len(graph) * self.looked_at:
-                self.pause, self.next_pause = self.next_pause, min(2 * self.next_pause, LONGEST_PAUSE)
-            else:
-                self.next_pause = 1
+        self.note(len(graph), graph.type_sizes - made.type_sizes, self.looked_at)
         return made
+
+    def looks_where_grows(self, before: int) -> bool:
+        """Whether to look at a mini-batch that grows, which has so many nodes `before`."""
+        return self.mode == "on" or max(before, self.grown) >= LEAST_NODES
+
+    def note(self, nodes: int, spared: NDArray[np.integer[Any]], seconds: float) -> None:
+        """Note what looking at so many nodes has spared, by type (T,), at so many seconds a node."""
+        if self.mode == "auto":
+            flops = float(spared @ self.flops)
+            self.learn(paid=worth(nodes, int(spared.sum()), flops, seconds))

@@ -15,11 +15,12 @@ from abw.core.exec.interface import Executor, Result, TooLargeError
 from abw.core.graph.dag import Dag
 from abw.core.graph.equal.leaves import StaleLeavesError, with_fresh
 from abw.core.graph.graph import Graph
-from abw.core.graph.growing.history.history import History, history
+from abw.core.graph.growing.history.history import History, history, of_distinct
 from abw.core.ir.model import Model
 from abw.core.plan.plan import Plan, outputs_to_keep, plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy, Schedule
+from abw.core.run.dedup import Deduplicator
 from abw.core.run.growing.grow import Grown, grow
 from abw.core.run.workload import Workload, open_networks, open_workload, read_instances, usual_executor
 
@@ -102,9 +103,10 @@ class MiniBatch:
     @property
     def equal_nodes(self) -> int:
         """How many nodes were left out because they equal others."""
-        if not isinstance(self.made, Planned) or (distinct := self.made.graph.distinct) is None:
-            return 0
-        return len(distinct.place) - len(self.made.graph)
+        if not isinstance(self.made, Planned):
+            return self.made.equal_nodes if isinstance(self.made, Grown) else 0
+        distinct = self.made.graph.distinct
+        return 0 if distinct is None else len(distinct.place) - len(self.made.graph)
 
     @property
     def unseen(self) -> int:
@@ -186,7 +188,8 @@ def run_all(
     """
     if workload.growing is not None:
         for number, (first, last) in enumerate(workload.windows()) if windows is None else windows:
-            yield from _grown(workload, policy, executor, clock, number, first, last, leave_out)
+            equal = None if unequal else workload.networks.equal
+            yield from _grown(workload, policy, executor, clock, number, first, last, leave_out, equal)
         return
 
     def made(window: int, first: int, last: int) -> MiniBatch:
@@ -217,6 +220,7 @@ def _grown(
     first: int,
     last: int,
     leave_out: Callable[[InstanceError], None] | None,
+    equal: Deduplicator | None,
 ) -> Iterator[tuple[MiniBatch, Result]]:
     """Grow the instances of a window, in several mini-batches if some are left out or not all fit."""
     assert workload.growing is not None
@@ -231,7 +235,8 @@ def _grown(
         if first == last:
             continue
         try:
-            grown = grow(workload.binding, workload.growing, executor, batched, first, last, clock)
+            of = workload.binding, workload.growing, executor, batched, first, last, clock
+            grown = grow(*of, equal)
         except InstanceError as error:
             if leave_out is None:
                 raise
@@ -357,7 +362,8 @@ def history_of(workload: Workload, batch: MiniBatch, result: Result) -> History:
     if growing is None or grown is None:
         raise ValueError("the mini-batch has not grown")
     nodes, read = result.nodes, result.values
-    return history(growing, batch.first, batch.last, grown.instances, nodes, read, grown.picks)
+    found = history(growing, batch.first, batch.last, grown.instances, nodes, read, grown.picks)
+    return of_distinct(found, grown.graph) if grown.equal_nodes else found
 
 
 def history_again(model: Model, first: int, last: int, seed: int = 0) -> History | None:

@@ -196,7 +196,8 @@ class PartRunner:
                 refuse_values(batch, result, part.workload.instances)
             return found
 
-        return Done(batch, len(result.nodes), result.counts, lambda: result, columns)
+        nodes = len(result.nodes) - (batch.equal_nodes if batch.grown else 0)
+        return Done(batch, nodes, result.counts, lambda: result, columns)
 
     def _passed(
         self, made: Pass, part: Part, turn: _Turn, clock: Times, *, copied: bool = False
@@ -311,7 +312,7 @@ def _takes(workload: Workload, window: Window) -> bool:
     instances, kinds = workload.instances, Counter(k for t in workload.model.types for k in t.kinds)
     vertices = np.bincount(instances.kind[instances.start[first] : instances.start[last]])
     most = sum(kinds[kind] * n for kind, n in zip(instances.schema.kinds, vertices.tolist(), strict=False))
-    return bool(most < LEAST_NODES)
+    return bool(max(most, equal.grown) < LEAST_NODES)
 
 
 class _Portions:

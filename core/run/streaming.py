@@ -247,7 +247,7 @@ class RanModel(Ran[Rows]):
         """Compare every node with the reference, and make all decisions of growth again."""
         batch, run, grown, growing = self.batch, self.run, self.batch.grown, self.workload.growing
         check_plans(batch)
-        graph = batch.graph if grown else self.workload.unfused(batch.first, batch.last)
+        graph = grown.constructed if grown else self.workload.unfused(batch.first, batch.last)
         assert run.params
         worst, expected = compare_with_reference(
             graph,

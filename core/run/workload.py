@@ -191,9 +191,9 @@ def open_networks(
 
     `fuse`: read reductions in place where possible. `group`: let policies treat types of one structure as
     one. `dedup`: leave out nodes that equal others; with `leaves` there is room for outputs of leaves that
-    are kept from one mini-batch to the next. `finished`: graphs are made only after growth has ended.
-    Errors: AbwError for a model that grows, at granularity `op`, with `fuse` unless `finished`, or with
-    `dedup` on. Cost: some 100 us, whatever the data.
+    are kept from one mini-batch to the next, unless the model grows. `finished`: graphs are made only after
+    growth has ended. Errors: AbwError for a model that grows, at granularity `op` or with `fuse`, unless
+    `finished`. Cost: some 100 us, whatever the data.
     """
     if model.growth and (granularity == "op" or fuse) and not finished:
         what, who = "reading reductions in place (--fuse)", "compare takes"
@@ -202,9 +202,6 @@ def open_networks(
         message = f"{model.name} grows round by round, and {what} needs the whole graph before it runs"
         hint = f"leave it out; {who} it, after growth has ended"
         raise AbwError(message, hint=hint, exit_code=2)
-    if model.growth and dedup == "on":
-        message = f"{model.name} grows round by round, and equal nodes are looked for in whole graphs"
-        raise AbwError(message, hint="--dedup auto runs it with all its nodes", exit_code=2)
     cells = cell_network(model, layout)
     if leaves and dedup != "off" and granularity == "cell" and not model.growth:
         cells = with_leaves(cells)
@@ -214,9 +211,9 @@ def open_networks(
         phases, _ = phases_of(model.types, model.schema, model.growth)
         growth_model = GrowthModel(model, model.growth, cells, phases)
     found = Networks(cells, program_of(model, cells), ops, growth_model=growth_model)
-    if dedup != "off" and not model.growth:
+    if dedup != "off":
         keys = keys_of(found.unfused, None if ops else found.program.edges)
-        found = replace(found, equal=Deduplicator(dedup, keys))
+        found = replace(found, equal=Deduplicator(dedup, keys=keys))
     if fuse:
         found = replace(found, fusion=fuse_network(found.unfused))
     groups = group_types(found.network)

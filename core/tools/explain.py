@@ -25,7 +25,7 @@ from abw.core.graph.dag import Dag
 from abw.core.graph.fuse import fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import group_types
-from abw.core.graph.growing.history.history import History, bound_by_rounds
+from abw.core.graph.growing.history.history import History, bound_by_rounds, of_distinct
 from abw.core.ir.network import Granularity
 from abw.core.policy.partitionbound import partition_bound
 from abw.core.policy.registry import get_policy
@@ -161,6 +161,7 @@ def explain_spec(
     scheduled = Scheduled(graph.dag, opened.schedule, graph.instance, graph.vertex, first)
     growth, found = None, history_again(model, first, opened.last, seed)
     if found:
+        found = of_distinct(found, graph) if granularity == "cell" else found
         nodes = found.node_round if granularity == "cell" else None  # operations have no rounds
         growth = _growth(found, graph.dag, nodes, first, growth_seconds(model, first, opened.last, seed))
     # before anything asks for the graph's edges, which take memory, too

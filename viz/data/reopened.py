@@ -10,11 +10,13 @@ import numpy as np
 from abw.core.base.errors import AbwError, SpecError, from_system
 from abw.core.base.files import file_digest
 from abw.core.graph.dag import Dag
-from abw.core.graph.graph import Graph
+from abw.core.graph.graph import Graph, Ints
+from abw.core.graph.part import unified
 from abw.core.ir.model import Model
 from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
-from abw.core.store.runs import StoredRun, load_equal
+from abw.core.store.checked import Equal
+from abw.core.store.runs import StoredRun, load_batch, load_equal
 from abw.viz.data.vertices import Origin
 
 
@@ -44,13 +46,15 @@ def reopen(run: StoredRun, number: int, dag: Dag, allow_outside: bool = False) -
             run.report["granularity"],
             fuse="fuse" in passes,
             group="group" in passes,
-            dedup="on" if equal else "off",
+            dedup="on" if equal and not model.growth else "off",
             seed=run.report.get("seed") or 0,
         )
         windows = list(workload.windows())
         if number < len(windows):
             first, last = windows[number]
             graph = workload.graph(first, last, equal.part if equal else None)
+            if equal and model.growth:
+                graph = _as_executed(graph, equal, load_batch(run, number)[3])
             if np.array_equal(workload.networks.seen(graph).type, dag.type):
                 return Reopened(model, graph, Origin(workload.instances, first, last))
     except OSError as error:
@@ -61,6 +65,16 @@ def reopen(run: StoredRun, number: int, dag: Dag, allow_outside: bool = False) -
     except AbwError as error:
         return Reopened(model, why=error.message)
     return Reopened(model, why=_changed_graph(run, model))
+
+
+def _as_executed(graph: Graph, equal: Equal, vertex: Ints) -> Graph:
+    """The nodes of a grown graph that were executed, which were on these vertices; all if it differs."""
+    if len(equal.stands) != len(graph):
+        return graph
+    own = np.flatnonzero(graph.vertex == vertex[equal.stands])
+    first = np.full(len(vertex), -1, np.int32)
+    first[equal.stands[own]] = own
+    return unified(graph, first[equal.stands]) if (first >= 0).all() else graph
 
 
 def model_of_run(run: StoredRun, allow_outside: bool = False) -> Model:

@@ -14,7 +14,7 @@ from abw.core.base.progress import Progress
 from abw.core.exec.interface import Executed
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
-from abw.core.graph.growing.history.history import History
+from abw.core.graph.growing.history.history import History, of_distinct
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, Network
 from abw.core.policy.learned.choice import fsm_behind
@@ -176,6 +176,7 @@ def scene_of_spec(
     opened = open_batch(spec, overrides, own, encoding or "best", granularity, number, progress=progress)
     model, graph, found, many = opened.model, opened.graph, opened.learned, opened.mini_batches > 1
     first, last, seed = opened.first, opened.last, overrides.seed or 0
+    growth = history_again(model, first, last, seed) if model.growth and granularity == "cell" else None
     return Scene(
         title=_titled(model.name, own, found.behind if found else None, grows_at_random(model)),
         model=model.name,
@@ -189,7 +190,7 @@ def scene_of_spec(
         spec=model,
         network=graph.network,
         graph=graph,
-        growth=history_again(model, first, last, seed) if model.growth and granularity == "cell" else None,
+        growth=growth and of_distinct(growth, graph),
         reads=(*model.reads, *([found.path] if found else [])),
         name=model.name + (f", mini-batch {number}" if many else ""),
         origin=Origin(opened.workload.instances, first, last),

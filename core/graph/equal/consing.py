@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.graph.equal.dedup import MIX, SPREAD
+from abw.core.graph.equal.dedup import MIX, SPREAD, order_pairs
 from abw.core.ir.network import Network
 from abw.core.jit.decorators import inner, njit
 
@@ -36,9 +36,11 @@ LONGEST_PAUSE = 64
 APPENDED = 40e-9
 
 
-def worth(nodes: int, spared: int, flops: float) -> bool:
-    """Whether looking at so many appended nodes pays where it spares some, and their arithmetic."""
-    return flops / RATE + spared * SPARED >= nodes * APPENDED
+def worth(nodes: int, spared: int, flops: float, seconds: float = APPENDED) -> bool:
+    """Whether looking at so many nodes, for some seconds each, pays where it spares some, and their
+    arithmetic.
+    """
+    return flops / RATE + spared * SPARED >= nodes * seconds
 
 
 @dataclass(slots=True)
@@ -73,11 +75,12 @@ class Consing:
     `same` (room,): by the node's number. `begins` (room,): where among `keys` is what a node was known by:
     its type, the number of its operands, and these, as references to nodes that stand for others. `used`
     (1,): how many numbers of `keys` are taken. `table`: an open hash table of nodes, -1 where it is empty.
-    `pairs` (T,): whether a type is a sum, whose two operands may change places.
+    `pairs` (T,): the number of slots of a sum, whose two operands may change places; 0 for others.
     """
 
     def __init__(self, network: Network) -> None:
-        self.pairs = np.array([t.reduction == "sum" and len(t.slots) == 1 for t in network.types], np.uint8)
+        sums = [len(t.slots) if t.reduction == "sum" else 0 for t in network.types]
+        self.pairs = np.array(sums, np.uint8)
         self._shift = network.width.bit_length() - 1
         self.used = np.zeros(1, np.int64)
         self.same, self.begins, self.keys = (np.empty(0, np.int32) for _ in range(3))
@@ -96,7 +99,9 @@ class Consing:
             return False
         if needed > len(self.same):
             room = max(LEAST, 2 * needed)
-            self.same, self.begins = (_longer(array, room) for array in (self.same, self.begins))
+            same, self.begins = np.arange(room, dtype=np.int32), _longer(self.begins, room)
+            same[:before] = self.same[:before]
+            self.same = same
             self.table = np.full(1 << (2 * room - 1).bit_length(), -1, np.int32)
             _enter_all(self.same[:before], self.begins, self.keys, self.table)
         if keys > len(self.keys):
@@ -164,10 +169,10 @@ def stands_for(node: int, keys: Ints, begin: int, at: Ints, table: Ints) -> int:
 
 
 @inner
-def sort_pair(keys: Ints, begin: int) -> None:
-    """Sort the operands of a sum of two: a + b and b + a have the same bits."""
-    if keys[begin + 1] == 2 and keys[begin + 2] > keys[begin + 3]:
-        keys[begin + 2], keys[begin + 3] = keys[begin + 3], keys[begin + 2]
+def sort_pairs(keys: Ints, begin: int, slots: int) -> None:
+    """Sort the operands in each slot of a sum of two: a + b and b + a have the same bits."""
+    if keys[begin + 1] == 2 * slots:
+        order_pairs(keys, begin + 2, slots)
 
 
 @njit
@@ -194,8 +199,7 @@ def _number(
                 reference = same[reference >> shift] << shift | (reference & mask)
                 operand[k] = reference
             keys[end + 2 + k - low] = reference
-        if pairs[types[v]]:
-            sort_pair(keys, end)
+        sort_pairs(keys, end, pairs[types[v]])
         same[first + v] = stands_for(first + v, keys, end, at, table)
         if same[first + v] == first + v:
             end += 2 + high - low

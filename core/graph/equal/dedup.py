@@ -192,13 +192,20 @@ def _first_rows(graph: Graph, apart: NDArray[np.bool_] | None) -> Ints:
     read = {number for t in readers for slot in t.slots for number in slot.constants}
     for number, rows in zip(network.given, graph.given, strict=True):
         if len(rows) and number in read:
-            words = np.ascontiguousarray(rows.reshape(len(rows), -1)).view(np.int32)
-            bits = max(4, (2 * len(rows) - 1).bit_length())
-            first = np.empty(len(rows), np.int32)
-            _equal_rows(words, np.full(1 << bits, -1, np.int32), first)
             constant = network.constants[number]
-            _replace_rows(operand, constant.first, len(rows), first)
+            _replace_rows(operand, constant.first, len(rows), first_rows(rows))
     return operand
+
+
+def first_rows(rows: NDArray[np.float32]) -> Ints:
+    """For each of the rows (n, *shape) the number of the first that has the same bits."""
+    words = np.ascontiguousarray(rows.reshape(len(rows), -1)).view(np.int32)
+    table, first = (
+        np.full(1 << max(4, (2 * len(rows) - 1).bit_length()), -1, np.int32),
+        np.empty(len(rows), np.int32),
+    )
+    _equal_rows(words, table, first)
+    return first
 
 
 @inner
@@ -209,7 +216,7 @@ def _spread(h: np.uint64, size: int) -> int:
 
 
 @inner
-def _order_pairs(operand: Ints, low: int, slots: int) -> None:
+def order_pairs(operand: Ints, low: int, slots: int) -> None:
     """Sort the two operands of each slot of a sum: a + b and b + a have the same bits."""
     for s in range(slots):
         a, b = operand[low + 2 * s], operand[low + 2 * s + 1]
@@ -293,7 +300,7 @@ def _number(
                     found_kept += 1
                 elif not free:
                     if several > 0 and end - low == 2 * several:
-                        _order_pairs(operand, low, several)
+                        order_pairs(operand, low, several)
                     part = parts[instance[v]] if divided else 0
                     h = seed + np.uint64(part)
                     if count == 0:

@@ -10,6 +10,8 @@ from abw.core.data.links import along
 from abw.core.data.lookup import trained_ids, word_rows
 from abw.core.data.vertices import INDEX, INSTANCE, KIND, Columns, FieldColumn, one_edge
 from abw.core.graph.bind import Binding, only
+from abw.core.graph.equal.dedup import first_rows
+from abw.core.graph.graph import Nodes
 from abw.core.graph.growing.model import GrowthModel
 from abw.core.graph.growing.names import RowColumn
 from abw.core.ir.model import Model
@@ -34,15 +36,15 @@ class GrowthData:
         # the lists that steps name: where each one's offsets and targets begin in `data`
         self.data = np.concatenate([np.zeros(1, np.int32), *arrays], dtype=np.int32)
         self.lists = np.append(1, 1 + np.cumsum([len(array) for array in arrays]))[:-1].astype(np.int64)
-        self._values = [floats(instances, name.field, model.data.seed).vertex for name in growth_model.rows]
+        self._values = [floats(instances, name.field, model.data.seed) for name in growth_model.rows]
         self.block = np.full((growth_model.given, count), -1, np.int32)
         columns = dict(zip(growth_model.columns, self.block, strict=False))
         columns[INSTANCE][:] = np.repeat(np.arange(len(instances)), np.diff(instances.start))
         columns[KIND][:], columns[INDEX][:] = instances.kind, field(instances, "index")
         for hop in growth_model.hops:
             columns[hop][:] = one_edge(way(hop.link), hop)
-        for name, vertices in zip(growth_model.rows, self._values, strict=True):
-            columns[name][vertices] = np.arange(len(vertices))
+        for name, values in zip(growth_model.rows, self._values, strict=True):
+            columns[name][values.vertex] = np.arange(len(values.vertex))
         for other in growth_model.rest:
             if isinstance(other, FieldColumn):
                 columns[other][:] = field(instances, other.name, model.data.seed)
@@ -65,12 +67,21 @@ class GrowthData:
         found = Columns(end - begin, self.growth_model.columns, end - begin + room)
         part = found.block[: self.growth_model.given, 1 : 1 + end - begin]
         part[:] = self.block[:, begin:end]
-        rows = (np.searchsorted(vertices, begin) for vertices in self._values)
+        rows = (np.searchsorted(values.vertex, begin) for values in self._values)
         since = np.array([first, *[begin] * len(self.growth_model.hops), *rows], np.int32)
         moved = part[: len(since)]
         moved -= since[:, None]
         np.maximum(moved, -1, out=moved)
         return found
+
+    def merge_rows(self, columns: Columns, first: int, last: int) -> None:
+        """Let rows of fields with equal bits have one number in the columns of instances."""
+        ends = self.instances.start[[first, last]]
+        for name, values in zip(self.growth_model.rows, self._values, strict=True):
+            low, high = np.searchsorted(values.vertex, ends)
+            if high > low:
+                numbers = columns[name]
+                numbers[:] = np.append(first_rows(values.rows[low:high]), np.int32(-1))[numbers]
 
 
 class Batch:
@@ -78,9 +89,14 @@ class Batch:
     are the data's; how many vertices of each kind came to be (kinds, instances), and whether some did not for
     there were `most`.
 
+    `before`: the nodes before growth. `looks`: whether equal nodes are looked for (`look`); of these the node
+    that is executed for node v is then `stands[v]`.
+
     Of beams, by instance: the round in which its hypotheses were compared last, the picks kept (n, width),
     and the candidates of a round (n, width): see `abw.core.graph.growing.choices`.
     """
+
+    before: Nodes
 
     def __init__(self, growing: GrowthData, first: int, last: int, room: int = 0) -> None:
         """`room`: for how many new vertices there should be room."""
@@ -91,6 +107,7 @@ class Batch:
             last,
         )
         self.columns = growing.columns(first, last, room)
+        self.looks, self.stands = False, np.zeros(0, np.int32)
         self.given, size = self.columns.count, last - first
         start = growing.instances.start[first : last + 1]
         self.start: Ints = (start - start[0]).astype(np.int32)
@@ -105,6 +122,11 @@ class Batch:
 
     def __len__(self) -> int:
         return self.last - self.first
+
+    def look(self) -> None:
+        """Look for equal nodes in this mini-batch."""
+        self.looks = True
+        self.growing.merge_rows(self.columns, self.first, self.last)
 
     def of_kinds(self, kinds: frozenset[str], vertices: Ints) -> Ints:
         """Those of the vertices that are of these kinds."""

@@ -260,7 +260,7 @@ class _Writer:
             self._nodes()
 
     def _nodes(self) -> None:
-        for t, origins in self.phases.steps:
+        for number, (t, origins) in enumerate(self.phases.steps):
             node_type = self.model.types[t]
             vertices = self._group(node_type.kinds, None if self.phases.ordered else origins)
             for c in node_type.where:
@@ -271,11 +271,11 @@ class _Writer:
                     self._step(op.FILTER, self.made[key], vertices, column, code, c.value)
                 vertices = self.made[key]
             if node_type.reduction is not None:
-                self._reduction(t, node_type, vertices)
+                self._reduction(t, node_type, vertices, number)
                 continue
             for s, wanted in enumerate(node_type.inputs):
                 self._input(s, t, s, wanted, wanted.sources, vertices)
-            self._step(op.LAUNCH, t, vertices, -1, -1)
+            self._step(op.LAUNCH, t, vertices, -1, -1, number)
 
     def _reduced(self, node_type: NodeType) -> tuple[tuple[Hop, ...], tuple[Hop, ...]]:
         """The hops to what has a reduction's list, and from there on."""
@@ -283,7 +283,7 @@ class _Writer:
         assert isinstance(source, NodeSource)
         return parted(source.hops, self.model.schema)
 
-    def _reduction(self, t: int, node_type: NodeType, vertices: int) -> None:
+    def _reduction(self, t: int, node_type: NodeType, vertices: int, number: int) -> None:
         """The lists of a reduction, what stands for its outputs, and its nodes."""
         before, behind = self._reduced(node_type)
         outputs = len(node_type.outputs)
@@ -306,7 +306,7 @@ class _Writer:
             each = self._new()
             self._input(each, t, s, wanted, wanted.sources, nodes)
             self._step(op.SPREAD, s, each, nodes + 1)
-        self._step(op.LAUNCH, t, nodes, nodes + 1, self.columns[NodeColumn(t)])
+        self._step(op.LAUNCH, t, nodes, nodes + 1, self.columns[NodeColumn(t)], number)
 
     def _values(
         self, to: int, vertices: int, hops: tuple[Hop, ...], source: NodeSource, *, fresh: bool

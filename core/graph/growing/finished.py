@@ -9,7 +9,6 @@ from abw.core.data.instances import Ints
 from abw.core.data.vertices import INSTANCE, Columns, Order
 from abw.core.graph.graph import Nodes, merged
 from abw.core.graph.growing.model import GrowthModel
-from abw.core.graph.growing.names import ORIGIN, ROUND
 from abw.core.jit.decorators import njit
 
 
@@ -27,27 +26,22 @@ def finished_nodes(
     own: Ints,
     wanted: Ints,
     most: int,
-    compiled: tuple[NDArray[np.bool_], Nodes] | None = None,
+    given: Nodes | None = None,
 ) -> tuple[Nodes, Ints]:
     """The nodes of finished instances, and what columns say of each: (n, k), where all are `noted`.
 
     Type t has nodes where the column `own[t]` (T,) says something; of a node `wanted[t]` (T, k) is asked,
-    -1 for nothing. There are not more nodes than `most`. Of rounds that were `compiled`: an array of False
-    ((rounds + 1) * steps,), which says afterwards in which of their steps nodes ran; the nodes before growth,
-    which those are whose `own[t]` is -1, in the same order. Cost: linear in vertices times types, a ns each;
-    no edge is looked at.
+    -1 for nothing. There are not more nodes than `most`. `given`: the nodes before growth, which those are
+    whose `own[t]` is -1, in the same order. Cost: linear in vertices times types, a ns each; no edge is
+    looked at.
     """
     network = growth_model.network
     type_ptr = np.zeros(len(network.types) + 1, np.int32)
     nodes, found = np.empty((2, most), np.int32), np.full((most, wanted.shape[1]), -1, np.int32)
-    seen, given = compiled or (np.zeros(0, np.bool_), None)
-    round, origin = (columns.place[ROUND] if compiled else -1), columns.place.get(ORIGIN, -1)
-    step, steps = growth_model.step, len(growth_model.phases.steps)
     given_ptr, before = (type_ptr, nodes[0]) if given is None else (given.type_ptr, given.vertex)
     block, whose = columns.block, columns.place[INSTANCE]
     places = order.vertex, order.place
-    when = round, origin, step, steps, seen
-    _select(block, whose, *places, own, wanted, given_ptr, before, when, type_ptr, nodes, found)
+    _select(block, whose, *places, own, wanted, given_ptr, before, type_ptr, nodes, found)
     count = int(type_ptr[-1])
     vertex, instance = nodes[:, :count]
     reference = np.arange(0, count * network.width, network.width, dtype=np.int32)
@@ -77,13 +71,11 @@ def _select(
     wanted: Ints,
     given_ptr: Ints,
     given: Ints,
-    when: tuple[int, int, Ints, int, NDArray[np.bool_]],
     type_ptr: Ints,
     nodes: Ints,
     found: Ints,
 ) -> None:
     """Write where each type's nodes begin, and of each its vertex and instance, and what is wanted."""
-    round, origin, step, steps, seen = when
     n = 0
     for t in range(len(own)):
         type_ptr[t] = n
@@ -99,8 +91,5 @@ def _select(
                 for k in range(wanted.shape[1]):
                     if wanted[t, k] >= 0:
                         found[n, k] = block[wanted[t, k], v]
-                if round >= 0:
-                    o = block[origin, v] if origin >= 0 else 0
-                    seen[max(0, block[round, v]) * steps + step[o, t]] = True
                 n += 1
     type_ptr[len(own)] = n

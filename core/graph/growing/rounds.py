@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,24 @@ from abw.core.graph.growing.batch import Batch, decoded
 from abw.core.graph.growing.names import ValueColumn
 from abw.core.graph.growing.share import Share
 from abw.core.ir.growth import Decision
-from abw.core.ir.network import Network
 
 # The values of m references, all of one shape: (m, *shape).
 Values = Callable[[NDArray[np.int64]], NDArray[np.floating[Any]]]
 Given = tuple[NDArray[np.float32], ...]
+
+
+class Round(NamedTuple):
+    """The `graph` of a round's n nodes, of which node v is number `local[v]` there.
+
+    `types` and `vertex` (n,) are those of the nodes, in the order in which they are numbered. The graph reads
+    the values `outer` of earlier nodes: its own reference `n * width + i` is the i-th of these.
+    """
+
+    graph: Graph
+    outer: Ints
+    types: Ints
+    vertex: Ints
+    local: Ints
 
 
 class Rounds:
@@ -41,7 +54,6 @@ class Rounds:
             number = batch.model.constant(source, batch.model.model.types[t].inputs[s])
             share.bases[k] = -2 - constants[number].first
         share.begin(batch, 0, len(batch))
-        self._nodes = np.zeros(len(batch.model.network.types), np.int64)
         share.words[at.NEXT] = batch.given
         self._reserve(len(batch) * len(batch.model.growth.kinds))
         share.start()
@@ -80,19 +92,18 @@ class Rounds:
         program = self.model.program
         return self.share.register(program.vertices[program.decisions.index(decision)])
 
-    def graph(self, taken: int, given: Given) -> tuple[Graph, Ints]:
-        """The graph of the round's nodes, which are numbered from `taken` on.
+    def nodes(self, taken: int, given: Given) -> Round:
+        """The round's nodes, numbered from `taken` on; of equal ones one, where these are looked for.
 
-        And the references of earlier nodes that it reads: its own reference `n * width + i` is the i-th of
-        these. `given` are the mini-batch's fields of floats (see `Graph`). Errors: InstanceError where
-        nothing feeds an input.
+        `given` are the mini-batch's fields of floats (see `Graph`). Errors: InstanceError where nothing
+        feeds an input.
         """
-        share, network = self.share, self.model.network
+        share = self.share
         entries, steps = int(share.words[at.ENTRIES]), len(self.model.phases.steps)
         types, vertex, ends = np.empty((3, entries * steps + 1), np.int32)
         operand = np.empty(entries * self.model.program.operands, np.int32)
         arrays = {at.NODE_TYPE: types, at.NODE_VERTEX: vertex, at.OPERAND_END: ends, at.OPERAND: operand}
-        share.point({**arrays, at.NODES: self._nodes})
+        share.point(arrays)
         share.words[at.TAKEN] = taken
         walk.do(share.words, walk.COLLECT)
         if share.words[at.STATUS] == at.FAILED:
@@ -101,31 +112,39 @@ class Rounds:
         types, vertex = types[:count], vertex[:count]
         ptr, operand = np.append(0, ends[:count]).astype(np.int32), operand[:operands]
         order = np.argsort(types, kind="stable")
+        local = np.empty(count, np.int32)
+        local[order] = np.arange(count, dtype=np.int32)
         if (np.diff(types) < 0).any():  # steps are not in the order of types
             sizes = np.diff(ptr)[order]
             begins = np.append(0, np.cumsum(sizes)).astype(np.int32)
             operand = operand[np.arange(operands) + np.repeat(ptr[order] - begins[:-1], sizes)]
-            types, vertex, ptr = types[order], vertex[order], begins
-        return self._part(network, types, vertex, ptr, operand, taken, given)
+            ptr = begins
+        outer = self._renamed(operand, taken, local)
+        return Round(
+            self._graph(types[order], vertex[order], ptr, operand, given), outer, types, vertex, local
+        )
 
-    def _part(
-        self, network: Network, types: Ints, vertex: Ints, ptr: Ints, operand: Ints, taken: int, given: Given
-    ) -> tuple[Graph, Ints]:
-        """Nodes as a graph of their own, and what they read of earlier ones."""
-        width = network.width
-        own = len(vertex) * width
-        earlier = (operand >= 0) & (operand < taken * width)
+    def _renamed(self, operand: Ints, taken: int, local: Ints) -> Ints:
+        """Let operands be references of the round's graph; those of earlier nodes."""
+        width = self.model.network.width
+        earlier, own = (operand >= 0) & (operand < taken * width), operand >= taken * width
         outer, number = np.unique(operand[earlier], return_inverse=True)
-        operand[operand >= taken * width] -= taken * width
-        operand[earlier] = own + number
+        node, output = np.divmod(operand[own] - taken * width, width)
+        operand[own] = local[node] * width + output
+        operand[earlier] = len(local) * width + number
+        return outer.astype(np.int32)
+
+    def _graph(self, types: Ints, vertex: Ints, ptr: Ints, operand: Ints, given: Given) -> Graph:
+        """Nodes in the order of their types as a graph of their own."""
+        network = self.model.network
         target = np.repeat(np.arange(len(vertex), dtype=np.int32), np.diff(ptr))
-        inside = (operand >= 0) & (operand < own)
-        dag = build_dag(tuple(t.name for t in network.types), types, operand[inside] // width, target[inside])
+        inside = (operand >= 0) & (operand < len(vertex) * network.width)
+        source = operand[inside] // network.width
+        dag = build_dag(tuple(t.name for t in network.types), types, source, target[inside])
         sizes = np.bincount(types, minlength=len(network.types))
         type_ptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
         owner = self.batch.columns["instance"][vertex]
-        graph = Graph(network, type_ptr, vertex, owner, (), len(self.batch), dag, ptr, operand, given=given)
-        return graph, outer.astype(np.int32)
+        return Graph(network, type_ptr, vertex, owner, (), len(self.batch), dag, ptr, operand, given=given)
 
     def _refuse_unfed(self) -> None:
         words = self.share.words

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.vertices import INDEX, INSTANCE, KIND
+from abw.core.graph.equal.consing import Consing
 from abw.core.graph.growing import choices, walk
 from abw.core.graph.growing import state as at
 from abw.core.graph.growing.batch import Batch
 from abw.core.graph.growing.decide import salt_of
+from abw.core.graph.growing.launch import leave_out_equal
 from abw.core.graph.growing.lists import lists
 from abw.core.graph.growing.model import GrowthModel
 from abw.core.graph.growing.names import ORIGIN, PICK, ROUND, ValueColumn
@@ -22,8 +24,10 @@ from abw.core.jit.pointers import Table
 
 Ints = NDArray[np.int32]
 
-# So many entries registers have room for at first.
-LEAST_ROOM = 256
+# So many entries registers have room for at first, and so many rounds are noted.
+LEAST_ROOM, LEAST_ROUNDS = 256, 64
+# The registers that looking for equal nodes takes, behind those of the program.
+LOOKING = 2
 
 # What is noted of each pick, and of each that is kept.
 PICKS = {
@@ -50,7 +54,10 @@ class Share:
         self.picks: dict[int, NDArray[Any]] = {}
         self.bases = np.zeros(len(program.bases), np.int64)
         self.rows = np.zeros((0, 3), np.int64)
-        self.sizes, self.space = np.zeros(program.registers, np.int64), np.empty(0, np.int32)
+        self.sizes, self.space = np.zeros(program.registers + LOOKING, np.int64), np.empty(0, np.int32)
+        self.spared = np.zeros(len(model.network.types), np.int64)
+        self._equal: Consing | None = None
+        self._note(LEAST_ROUNDS)
         kinds, width, columns = model.growth.kinds, model.network.width, model.columns
         types = range(len(model.network.types))
         values = [columns.get(ValueColumn(t, o), -1) for t in types for o in range(width)]
@@ -66,6 +73,8 @@ class Share:
             at.PICK: columns.get(PICK, -1),
             at.BEAM: model.width if model.growth.beam else 0,
             at.WIDTH: width,
+            at.STEPS_EACH: len(model.phases.steps),
+            at.OPERANDS_EACH: program.operands,
             **dict(zip(range(at.START, at.STOP + 1), program.sections, strict=True)),
             **_codes(program.steps),
         }
@@ -82,6 +91,7 @@ class Share:
                 at.MOST: np.array([kind.most for kind in kinds], np.int64),
                 at.ORIGINS: program.origins.ravel(),
                 at.SIZES: self.sizes,
+                at.SPARED: self.spared,
                 at.TYPE_SLOTS: np.array([len(t.slots) for t in model.network.types], np.int32),
                 at.TYPE_OUTPUTS: np.array([len(t.outputs) for t in model.network.types], np.int32),
             }
@@ -100,6 +110,9 @@ class Share:
         """Begin with instances `first` to before `last` of a mini-batch; nothing grows yet."""
         words, start = self.words, batch.start
         words[: at.ENTRIES] = 0
+        self.launched[:] = 0
+        if batch.looks:
+            self._look()
         words[at.BEGIN], words[at.INSTANCES] = batch.begin, len(batch)
         words[at.INSTANCE_FIRST], words[at.INSTANCE_LAST] = first, last
         if batch.deciding(first, last):
@@ -121,6 +134,38 @@ class Share:
             )
         self.reserve(last - first)
         self.register(self.model.program.roots, last - first)[:] = start[first:last]
+
+    def _look(self) -> None:
+        """Look for equal nodes in this mini-batch."""
+        if self._equal is None:
+            self._equal = Consing(self.model.network)
+            self.words[at.BY_EQUAL] = address_of_code(leave_out_equal)
+            self.point({at.PAIRS: self._equal.pairs, at.USED: self._equal.used})
+        self._equal.begin()
+        self.spared[:] = 0
+        self.words[at.LOOKS] = self.model.program.registers
+        self._reserve_nodes(LEAST_ROOM, LEAST_ROOM)
+
+    def _reserve_nodes(self, vertices: int, entries: int) -> None:
+        """Have room to look at the nodes of so many vertices, of so many entries in each register."""
+        assert self._equal is not None
+        nodes = vertices * int(self.words[at.STEPS_EACH])
+        operands = entries * int(self.words[at.OPERANDS_EACH])
+        if self._equal.reserve(int(self.words[at.DISTINCT]), nodes, operands + nodes):
+            equal = self._equal
+            self.point({at.AT: equal.begins, at.KEYS: equal.keys, at.TABLE: equal.table})
+
+    @property
+    def looked_at(self) -> int:
+        """How many nodes were looked at, of which `spared` (T,) were left out."""
+        return int(self.words[at.DISTINCT] + self.spared.sum()) if self.words[at.LOOKS] else 0
+
+    def _note(self, rounds: int) -> None:
+        """Have room to note what was launched in so many rounds."""
+        each = len(self.model.phases.steps)
+        before, self.launched = getattr(self, "launched", ()), np.zeros(rounds * each, np.uint8)
+        self.launched[: len(before)] = before
+        self.point({at.LAUNCHED: self.launched})
 
     def _take(self, batch: Batch) -> None:
         """Take what all mini-batches of the same instances have in common."""
@@ -151,7 +196,7 @@ class Share:
         """Have room for so many entries in each register, which say nothing then."""
         if count + 2 > self.words[at.ENTRIES]:
             self.words[at.ENTRIES] = entries = max(LEAST_ROOM, 2 * count + 2)
-            self.space = np.empty(self.model.program.registers * entries, np.int32)
+            self.space = np.empty((self.model.program.registers + LOOKING) * entries, np.int32)
             self.point({at.SPACE: self.space})
 
     def register(self, number: int, count: int | None = None) -> Ints:
@@ -172,10 +217,14 @@ class Share:
         self.words[at.KEPT_END] = count
 
     def make_room(self) -> None:
-        """Have room in registers, and for picks, for a round that had none."""
+        """Have room in registers, for picks, and for nodes, for a round that had none."""
         words, width = self.words, self.model.width
         now = int(words[at.NOW]) * width
         self.reserve(max(now, int(words[at.MEMBERS])))
+        if (words[at.ROUND] + 2) * words[at.STEPS_EACH] > len(self.launched):
+            self._note(2 * (int(words[at.ROUND]) + 2))
+        if words[at.LOOKS]:
+            self._reserve_nodes(int(words[at.NOW]), int(words[at.MEMBERS]))
         if words[at.BEAM] and words[at.KEPT_NEXT] + now > words[at.KEPT_END]:
             self.hold(2 * int(words[at.KEPT_END]) + now)
 

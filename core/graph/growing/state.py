@@ -16,7 +16,7 @@ Longs = NDArray[np.int64]
 # next round; a score is not a number, or nothing feeds an input.
 RUNNING, DONE, PAUSED, FULL, FAILED = range(5)
 
-_NUMBERS = 52
+_NUMBERS = 56
 # Words that are numbers.
 #
 # - Four that functions for long vectors use: how a call ended, the number of the largest element; what a
@@ -31,28 +31,32 @@ _NUMBERS = 52
 # - Picks so far (`PICK_NEXT`), the round's own from `PICK_FIRST` on; how often one was kept, how often one
 #   may be; the instances whose hypotheses are compared.
 # - Where each section of the steps begins, and where the last one ends.
-# - Of executors that run kernels by address: the batches so far, where kernels have their scratch, the most
-#   slots and outputs of a type, the words of a slot in a kernel's frame. Of others: the number of the round's
-#   first node, how many nodes and operands it has, how many scores were taken so far.
+# - Of executors that run kernels by address: where kernels have their scratch, the most slots and outputs of
+#   a type, the words of a slot in a kernel's frame. Of others: the number of the round's first node, how many
+#   nodes and operands it has, how many scores were taken so far.
+# - Where equal nodes are looked for, the first of the two registers that this takes (`LOOKS`, else 0), and
+#   how many distinct nodes there are so far. How many steps a round has that compute nodes, and the most
+#   operands that it has for each entry of a register.
 # - What `walk.run` is to do. Where machine code lies that many models do not need (`lists.lists`,
-#   `choices.choose_best`, `choices.choose_by_chance`), 0 for those, and the step that it is to do.
+#   `choices.choose_best`, `choices.choose_by_chance`, `launch.leave_out_equal`), 0 for those, and the step
+#   that it is to do.
 (
     STATUS, LARGEST, PLUS, LANE,
     LEFT, ROUND, FIRST, LAST, GIVEN_FIRST, GIVEN_LAST, NEXT, END, NOW, ADDING, MEMBERS,
     FAILED_STEP, FAILED_VERTEX,
     PICK_FIRST, PICK_NEXT, KEPT_NEXT, KEPT_END, INSTANCE_FIRST, INSTANCE_LAST,
-    BATCHES, TAKEN, NODE_COUNT, OPERANDS, SCORED, TASK,
+    TAKEN, NODE_COUNT, OPERANDS, SCORED, TASK, LOOKS, DISTINCT,
     ENTRIES, STRIDE, BEGIN, INSTANCES, KINDS_OF, SIGN, MOST_ADDED,
     KIND, INSTANCE, INDEX, HOME, IN_ROUND, ORIGIN, PICK, BEAM,
-    SCRATCH, SLOTS, SLOT_WORDS, WIDTH,
-    BY_LISTS, BY_BEST, BY_CHANCE, STEP,
+    SCRATCH, SLOTS, SLOT_WORDS, WIDTH, STEPS_EACH, OPERANDS_EACH,
+    BY_LISTS, BY_BEST, BY_CHANCE, BY_EQUAL, STEP,
 ) = range(_NUMBERS)  # fmt: skip
 
 # The sections of the steps: vertices that instances begin with, lists and room, nodes, decisions, clauses.
 _SECTIONS = 6
 START, ROOM, FEED, DECIDE, GROW, STOP = range(_NUMBERS, _NUMBERS + _SECTIONS)
 
-_ARRAYS = 45
+_ARRAYS = 51
 # Words that name arrays: the address, and in the next word how many elements there are.
 #
 # - The model's: `STEPS` (n, `walk.FIELDS`); `BASES`, the value of row 0 of each constant; the columns of
@@ -66,8 +70,10 @@ _ARRAYS = 45
 # - `SCORES` of vertices, in double precision.
 # - Executors that run kernels by address: as in `abw.core.exec.cpu.tape.state`; by decision the arena of
 #   scores, and the function that finds the largest, or the best.
-# - Others: how many nodes of each type there are so far (T,), and of the round each node's type, vertex,
-#   where its operands end, and these.
+# - Others: of the round each node's type, vertex, where its operands end, and these.
+# - Which types were `LAUNCHED` in each round (rounds, STEPS_EACH). Where equal nodes are looked for, of a
+#   `Consing` the arrays `AT`, `KEYS` (behind the operands of each node also its vertex), `USED`, `TABLE` and
+#   `PAIRS`; how many nodes of each type were `SPARED` (T,).
 (
     STEPS, BASES, VALUES, LIMITS, SALTS, MOST,
     BLOCK, KINDS, GROUPS, ORIGINS, DATA, LISTS, NUMBERS, COUNT, CUT,
@@ -77,7 +83,8 @@ _ARRAYS = 45
     SCORES,
     TYPE_SLOTS, TYPE_OUTPUTS, SLOT_ARENA, OUTPUT_ARENA, KERNEL, CONSTANTS, ARENA, PITCH, ROWS, FRAME,
     FUNCTION,
-    NODES, NODE_TYPE, NODE_VERTEX, OPERAND_END, OPERAND,
+    NODE_TYPE, NODE_VERTEX, OPERAND_END, OPERAND,
+    LAUNCHED, AT, KEYS, USED, TABLE, PAIRS, SPARED,
 ) = range(_NUMBERS + _SECTIONS, _NUMBERS + _SECTIONS + 2 * _ARRAYS, 2)  # fmt: skip
 
 WORDS = _NUMBERS + _SECTIONS + 2 * _ARRAYS

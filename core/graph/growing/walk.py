@@ -290,16 +290,10 @@ def do(state: Longs, task: int) -> None:
 
 @fragment
 def _collect(words: int) -> None:
-    """Number a round's nodes, type after type from TAKEN on, write what they read, and note their values."""
+    """Number a round's nodes from TAKEN on, step after step, write what they read, and note their values."""
     state = longs_at(words, at.WORDS)
-    nodes, first = longs_in(state, at.NODES), state[at.TAKEN]
-    for t in range(len(nodes)):
-        nodes[t] = 0
-    for counted in range(2):
-        state[at.NODE_COUNT] = state[at.OPERANDS] = 0
-        walk(words, state[at.FEED], state[at.DECIDE])
-        for t in range(0 if counted else len(nodes)):
-            nodes[t], first = first, first + nodes[t]
+    state[at.NODE_COUNT] = state[at.OPERANDS] = 0
+    walk(words, state[at.FEED], state[at.DECIDE])
 
 
 @fragment
@@ -316,6 +310,11 @@ def _prepare(words: int) -> bool:
     fits = fits and state[at.NEXT] + state[at.ADDING] <= state[at.END]
     if state[at.BEAM] > 0:  # what is kept is never less than what is picked
         fits = fits and state[at.KEPT_NEXT] + most <= state[at.KEPT_END]
+    fits = fits and (state[at.ROUND] + 2) * state[at.STEPS_EACH] <= state[at.LAUNCHED + 1]
+    if state[at.LOOKS] > 0:
+        nodes, operands = now * state[at.STEPS_EACH], state[at.MEMBERS] * state[at.OPERANDS_EACH]
+        fits = fits and state[at.DISTINCT] + nodes <= state[at.AT + 1]
+        fits = fits and longs_in(state, at.USED)[0] + operands + 3 * nodes <= state[at.KEYS + 1]
     rows = longs_in(state, at.ROWS)
     for a in range(0, len(rows), 3):
         fits = fits and rows[a] + now * rows[a + 2] <= rows[a + 1]

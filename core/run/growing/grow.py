@@ -23,18 +23,22 @@ from abw.core.exec.interface import Array, Computed, Executor, Result, Rounds
 from abw.core.exec.planned_tape import PlannedTape
 from abw.core.graph.bind import Binding, bind
 from abw.core.graph.construct import construct
+from abw.core.graph.equal.consing import APPENDED
+from abw.core.graph.equal.dedup import dedup
 from abw.core.graph.graph import Graph, Nodes
 from abw.core.graph.growing.batch import Batch, GrowthData, encoded
 from abw.core.graph.growing.finished import finished_nodes, noted
 from abw.core.graph.growing.names import ORIGIN, ROUND, NodeColumn, ValueColumn
 from abw.core.graph.growing.picks import Picks, picks_of
+from abw.core.graph.growing.rounds import Round
 from abw.core.graph.growing.rounds import Rounds as HostRounds
 from abw.core.graph.growing.share import Share
-from abw.core.graph.part import part
+from abw.core.graph.part import part, unified
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
+from abw.core.run.dedup import Deduplicator
 
 References = NDArray[np.integer[Any]]
 # The batches of a graph, by the run's policy.
@@ -50,7 +54,8 @@ class Grown:
     that came to be, and how many instances were `cut`: they had `most` of it and wanted more. `picks`: what a
     decision `best` picked. `batches`: how many there were; `unseen`: at how many steps a policy met a state
     that it had not seen. `rows` (A,): so many rows of each arena are taken. `pieces`: the plans that were
-    executed; compiled rounds have none. Outputs need no more: the rest is made when it is first asked for.
+    executed; compiled rounds have none. `equal_nodes`: so many of the result's nodes were not executed, as
+    they equal others. Outputs need no more: the rest is made when it is first asked for.
     """
 
     columns: Columns
@@ -65,9 +70,10 @@ class Grown:
     unseen: int
     rows: Ints
     pieces: tuple[Plan, ...]
+    equal_nodes: int
     finished: Callable[[], Instances]
     whole: Callable[[], Graph]
-    executed: Callable[[], Schedule]
+    executed: Callable[[], tuple[Graph, Schedule]]
 
     @property
     def instances(self) -> Instances:
@@ -75,13 +81,22 @@ class Grown:
         return self.finished()
 
     @property
-    def graph(self) -> Graph:
+    def constructed(self) -> Graph:
         """All nodes with their operands. Cost, the first time: finding names, and construction."""
         return self.whole()
 
-    @cached_property
+    @property
+    def graph(self) -> Graph:
+        """The nodes that were executed, of equal ones one (`Graph.distinct`). Cost: as `constructed`."""
+        return self._executed[0]
+
+    @property
     def schedule(self) -> Schedule:
         """The batches as they were executed. Cost: linear in the nodes."""
+        return self._executed[1]
+
+    @cached_property
+    def _executed(self) -> tuple[Graph, Schedule]:
         return self.executed()
 
     @cached_property
@@ -98,23 +113,26 @@ def grow(
     first: int,
     last: int,
     clock: Clock | None = None,
+    equal: Deduplicator | None = None,
 ) -> Grown:
     """Grow instances `first` to `last` (exclusive) as one mini-batch.
 
     `binding` is of instances with room, `growing` of the same; `batched` schedules what is computed before
-    and after growth. Errors: InstanceError where nothing feeds an input, or a score is not a number;
-    TooLargeError. Cost beside the kernels: under 1 us a round where the executor has rounds of its own, else
-    some 300.
+    and after growth. `equal`: leaves out nodes that equal others. Errors: InstanceError where nothing feeds
+    an input, or a score is not a number; TooLargeError. Cost beside the kernels: under 1 us a round where the
+    executor has rounds of its own, else some 300.
     """
     clock = clock or Clock("construct", "schedule", "plan", "execute")
+    looking = equal if equal is not None and equal.begin() else None
+    of = binding, growing, executor, batched, first, last, clock, looking
     rounds = executor.rounds(growing.growth_model)
     if not isinstance(rounds, str):
-        room = rounds.room(last - first)
-        made = _Growing(binding, growing, executor, batched, first, last, clock, room)
-        if (grown := made.compiled(rounds)) is not None:
-            return grown
+        under_way = _Growing(*of, rounds.room(last - first))
+        if (grown := under_way.compiled(rounds)) is not None:
+            return under_way.learned(grown, equal)
         rounds = "what went wrong in them is told from here"
-    return _Growing(binding, growing, executor, batched, first, last, clock).driven(rounds)
+    under_way = _Growing(*of)
+    return under_way.learned(under_way.driven(rounds), equal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +148,10 @@ class _End:
 
 
 class _Growing:
-    """A mini-batch under way."""
+    """A mini-batch under way.
+
+    Of each node on the tape `where` has the vertex; `spared` (T,): how many nodes were left out.
+    """
 
     def __init__(
         self,
@@ -141,12 +162,15 @@ class _Growing:
         first: int,
         last: int,
         clock: Clock,
+        equal: Deduplicator | None,
         room: int = 0,
     ) -> None:
         self.binding, self.growing, self.batched, self.clock = binding, growing, batched, clock
         self.growth_model = growing.growth_model
-        self.first, self.last = first, last
+        self.first, self.last, self.equal = first, last, equal
         self.tape = PlannedTape(binding.network, executor)
+        self.where: list[Ints] = []
+        self.spared = np.zeros(len(binding.network.types), np.int64)
         with clock("construct"):
             self.batch = Batch(growing, first, last, room)
         self.columns = self.batch.columns
@@ -154,17 +178,17 @@ class _Growing:
     def driven(self, why: str) -> Grown:
         """Grow round after round from here. Errors: InstanceError, TooLargeError."""
         graph = self._before()
-        self._number(graph)
+        self._number()
         width = self.binding.network.width
         for t, o in self.growth_model.read_before:
-            nodes = np.arange(*graph.type_ptr[t : t + 2].tolist(), dtype=np.int32)
-            self.columns[ValueColumn(t, o)][graph.vertex[nodes]] = nodes * width + o
+            vertices = self._before_of(t)[0]
+            self.columns[ValueColumn(t, o)][vertices] = self.columns[NodeColumn(t)][vertices] * width + o
         with self.clock("construct"):
             rounds = HostRounds(self.batch)
         while rounds.open():
             with self.clock("construct"):
-                now, outer = rounds.graph(self.tape.count, graph.given)
-            self._advance(now, outer, self._round_schedule)
+                now = rounds.nodes(self.tape.count, graph.given)
+            self._advance(now.graph, now.outer, self._round_schedule, now.vertex, now)
             with self.clock("construct"):
                 rounds.decide(self.tape.values)
                 rounds.grow()
@@ -176,7 +200,7 @@ class _Growing:
 
     def compiled(self, rounds: Rounds) -> Grown | None:
         """Grow by rounds of the executor's own; None where a score or an input is wrong. Errors: as above."""
-        graph = self._before()
+        self._before()
         before = self.tape.plans[-1]
         with self.clock("execute"):
             made = rounds.grow(self.batch, before)
@@ -185,26 +209,50 @@ class _Growing:
         end = self._end(made.shares, made.rounds, None)
         if noted(self.growth_model):
             return self._noted(end, made, before)
-        self._number(graph)
+        self._number()
         self._take(made)
         return self._after(end)
 
+    def learned(self, grown: Grown, equal: Deduplicator | None) -> Grown:
+        """What has grown, once it is known whether looking for equal nodes has paid."""
+        if equal is not None:
+            equal.grown = len(grown.result.nodes)
+            if self.batch.looks:
+                equal.note(equal.grown, self.spared, APPENDED)
+        return grown
+
     def _before(self) -> Graph:
         """What is given and needs nothing that grows: its graph, executed."""
+        batch, executor = self.batch, self.tape.executor
         with self.clock("construct"):
-            graph = construct(self.growing.before(self.binding), self.first, self.last)
+            batch.before = graph = construct(self.growing.before(self.binding), self.first, self.last)
+            if self.equal is not None and self.equal.looks_where_grows(len(graph)):
+                batch.look()
+                graph = dedup(graph, self.equal.keys, part=executor.divide(graph))
+                assert graph.distinct
+                batch.stands = graph.distinct.nodes(graph.type_ptr)
+                self.spared += batch.before.type_sizes - graph.type_sizes
             for (t, o), refs in zip(self.growth_model.reduced, graph.results, strict=True):
                 self.columns[ValueColumn(t, o)][refs.vertex] = encoded(refs.reference)
-        self._advance(graph, np.zeros(0, np.int32), self.batched)
+        self._advance(graph, np.zeros(0, np.int32), self.batched, graph.vertex)
         return graph
 
-    def _number(self, graph: Graph) -> None:
+    def _before_of(self, t: int) -> tuple[Ints, Ints]:
+        """The vertices of a type's nodes before growth, and the nodes on the tape that stand for these."""
+        batch, here = self.batch, slice(*self.batch.before.type_ptr[t : t + 2].tolist())
+        nodes = batch.stands[here] if batch.looks else np.arange(here.start, here.stop, dtype=np.int32)
+        return batch.before.vertex[here], nodes
+
+    def _number(self) -> None:
         """Note the nodes of what is computed before growth, the first ones on the tape."""
         for t in self.growth_model.phases.before:
-            nodes = np.arange(*graph.type_ptr[t : t + 2].tolist(), dtype=np.int32)
-            self.columns[NodeColumn(t)][graph.vertex[nodes]] = nodes
+            vertices, nodes = self._before_of(t)
+            self.columns[NodeColumn(t)][vertices] = nodes
 
-    def _advance(self, graph: Graph, outer: Ints, batched: Batched) -> None:
+    def _advance(
+        self, graph: Graph, outer: Ints, batched: Batched, where: Ints, round: Round | None = None
+    ) -> None:
+        """Execute a graph's nodes, perhaps of a round; on the tape they are on the vertices `where`."""
         with self.clock("schedule"):
             schedule = batched(graph)
         if self.tape.plans and not len(graph):  # decisions alone, of what is given
@@ -212,7 +260,8 @@ class _Growing:
         with self.clock("plan"):
             made = self.tape.plan(graph, schedule, outer)
         with self.clock("execute"):
-            self.tape.run(made)
+            self.tape.run(made, *((round.types, round.local) if round else ()))
+        self.where.append(where)
 
     def _take(self, made: Computed) -> None:
         """Nodes that the executor's rounds have computed, onto the tape behind those before growth."""
@@ -223,12 +272,21 @@ class _Growing:
         sizes, first = np.zeros(len(model.own) + 1, np.int32), self.tape.count
         for t in sorted(phases.during):
             here = np.flatnonzero(columns.block[model.own[t], 1 : 1 + columns.count] >= 0).astype(np.int32)
-            columns[NodeColumn(t)][here] = np.arange(first, first + len(here))
+            row = columns.block[model.values[t][:, None], here + 1]
+            origin = 0 if phases.ordered else columns[ORIGIN][here]
+            key = np.maximum(columns[ROUND][here], 0) * len(phases.steps) + model.step[origin, t]
+            number = np.arange(len(here), dtype=np.int32)
+            if self.batch.looks:
+                kept, number = _once(row[0], key)
+                columns[NodeColumn(t)][here] = first + number
+                here, row, key = here[kept], row[:, kept], key[kept]
+            else:
+                columns[NodeColumn(t)][here] = first + number
             first += len(here)
             sizes[t + 1] = len(here)
-            rows.append(columns.block[model.values[t][:, None], here + 1])
-            origin = 0 if phases.ordered else columns[ORIGIN][here]
-            keys.append(np.maximum(columns[ROUND][here], 0) * len(phases.steps) + model.step[origin, t])
+            rows.append(row)
+            keys.append(key)
+            self.where.append(here)
         type_ptr = np.cumsum(sizes, dtype=np.int32)
         type_of = np.repeat(np.arange(len(model.own), dtype=np.int32), sizes[1:])
         row = np.concatenate(rows, axis=1).T.ravel()
@@ -253,6 +311,8 @@ class _Growing:
 
     def _end(self, shares: Sequence[Share], rounds: int, driven: str | None) -> _End:
         """Collect the vertices once growth has ended."""
+        if self.batch.looks:
+            self.spared += np.sum([share.spared for share in shares], axis=0)
         with self.clock("construct"):
             order = self.columns.ordered(self.last - self.first)
             picks = picks_of(self.batch, shares, order)
@@ -261,7 +321,12 @@ class _Growing:
             return _End(order, rounds, driven, picks, made, cache(partial(self._whole, made)))
 
     def _grown(
-        self, end: _End, result: Result, batches: int, rows: Ints, executed: Callable[[], Schedule]
+        self,
+        end: _End,
+        result: Result,
+        batches: int,
+        rows: Ints,
+        executed: Callable[[], tuple[Graph, Schedule]],
     ) -> Grown:
         """All of it, once nodes are computed, too."""
         kinds, tape = self.binding.instances.schema.kinds, self.tape
@@ -270,50 +335,65 @@ class _Growing:
             for of in (self.batch.count, self.batch.cut)
         )
         return Grown(
-            self.columns, end.order, result, end.rounds, end.driven, added, cut, end.picks,
-            batches, tape.unseen, rows, tuple(tape.plans), end.finished, end.whole, executed,
+            self.columns, end.order, result, end.rounds, end.driven, added, cut, end.picks, batches,
+            tape.unseen, rows, tuple(tape.plans), int(self.spared.sum()), end.finished, end.whole, executed,
         )  # fmt: skip
 
     def _noted(self, end: _End, made: Computed, before: Plan) -> Grown:
         """The mini-batch as compiled rounds have noted it in columns: nothing is left to compute."""
-        network, phases = self.binding.network, self.growth_model.phases
+        network, phases, given = self.binding.network, self.growth_model.phases, self.batch.before
         with self.clock("construct"):
-            most = len(before.graph) + int((made.rows - before.rows).sum())
-            seen = np.zeros((made.rounds + 1) * len(phases.steps), np.bool_)
+            most = len(given) + int((made.rows - before.rows).sum()) + int(self.spared.sum())
             model = self.growth_model
-            of = model.own, model.values, most, (seen, before.graph)
-            nodes, row = finished_nodes(model, self.columns, end.order, *of)
+            nodes, row = finished_nodes(model, self.columns, end.order, model.own, model.values, most, given)
             for t in phases.before:
-                ours, theirs = (slice(*g.type_ptr[t : t + 2].tolist()) for g in (nodes, before.graph))
-                row[ours] = before.row.reshape(-1, network.width)[theirs]
-            batches = self.tape.batches + int(np.count_nonzero(seen))
+                ours = slice(*nodes.type_ptr[t : t + 2].tolist())
+                row[ours] = before.row.reshape(-1, network.width)[self._before_of(t)[1]]
+            batches = self.tape.batches + made.batches
             counts = replace(self.tape.counts, batches=batches, launches=batches)
             result = Result(nodes, counts, partial(made.read, nodes.type_ptr, row.ravel()))
 
-            def executed() -> Schedule:
-                self._number(before.graph)
+            def executed() -> tuple[Graph, Schedule]:
+                self._number()
                 self._take(made)
-                return self._executed(self._numbers(end)[1])
+                return self._executed(end, self._numbers(end)[1])
 
             return self._grown(end, result, batches, made.rows, executed)
 
     def _after(self, end: _End) -> Grown:
         """What is left to compute of the finished instances, and all of it as one mini-batch."""
-        width, tape = self.binding.network.width, self.tape
+        tape = self.tape
         with self.clock("construct"):
             nodes, number = self._numbers(end)
-        if (missing := number < 0).any():
-            with self.clock("construct"):
-                rest, outer = part(end.whole(), missing)
-                node, output = np.divmod(outer, width)
-                outer = number[node] * width + output
-                number[missing] = np.arange(tape.count, tape.count + len(rest))
-            self._advance(rest, outer.astype(np.int32), self.batched)
-        if tape.count != len(nodes):
+        if (number < 0).any():
+            number = self._rest(end, number)
+        if tape.count + self.spared.sum() != len(nodes):
             raise ValueError(f"{tape.count} nodes grew, and the finished instances have {len(nodes)}")
-        result = Result(nodes, tape.counts, _reader(tape, number, width))
+        result = Result(nodes, tape.counts, _reader(tape, number, self.binding.network.width))
         assert tape.rows is not None
-        return self._grown(end, result, tape.batches, tape.rows, partial(self._executed, number))
+        return self._grown(end, result, tape.batches, tape.rows, partial(self._executed, end, number))
+
+    def _rest(self, end: _End, number: Ints) -> Ints:
+        """Compute the nodes that have no number on the tape yet; all their numbers."""
+        width, tape = self.binding.network.width, self.tape
+        with self.clock("construct"):
+            graph, stands = end.whole(), np.arange(len(number), dtype=np.int32)
+            sizes = graph.type_sizes
+            if self.batch.looks and self.equal is not None:
+                graph = dedup(graph, self.equal.keys, part=tape.executor.divide(graph))
+                assert graph.distinct
+                stands = graph.distinct.nodes(graph.type_ptr)
+            there = np.full(len(graph), -1, np.int32)
+            np.maximum.at(there, stands, number)
+            missing = there < 0
+            rest, outer = part(graph, missing)
+            node, output = np.divmod(outer, width)
+            outer = there[node] * width + output
+            there[missing] = np.arange(tape.count, tape.count + len(rest))
+            left = np.bincount(end.whole().dag.type[number < 0], minlength=len(sizes))
+            self.spared += left - rest.type_sizes
+        self._advance(rest, outer.astype(np.int32), self.batched, end.order.vertex[rest.vertex])
+        return np.where(number < 0, there[stands], number)
 
     def _numbers(self, end: _End) -> tuple[Nodes, Ints]:
         """The nodes of the finished instances, and their numbers on the tape; -1 where not computed yet."""
@@ -321,9 +401,8 @@ class _Growing:
         if noted(self.growth_model):
             types = range(len(self.binding.model.types))
             own = np.array([columns.place[NodeColumn(t)] for t in types], np.int32)
-            nodes, found = finished_nodes(
-                self.growth_model, columns, order, own, own[:, None], self.tape.count
-            )
+            most = self.tape.count + int(self.spared.sum())
+            nodes, found = finished_nodes(self.growth_model, columns, order, own, own[:, None], most)
             return nodes, found[:, 0]
         graph, phases = end.whole(), self.growth_model.phases
         vertex = order.vertex[graph.vertex]
@@ -333,11 +412,16 @@ class _Growing:
             number[here] = columns[NodeColumn(t)][vertex[here]]
         return graph, number
 
-    def _executed(self, number: Ints) -> Schedule:
-        """The batches as they were executed, where nodes have these numbers on the tape."""
-        back = np.empty(len(number), np.int32)
-        back[number] = np.arange(len(number), dtype=np.int32)
-        return self.tape.schedule(back)
+    def _executed(self, end: _End, number: Ints) -> tuple[Graph, Schedule]:
+        """The nodes that were executed, and the batches in which they were; `number` is on the tape."""
+        graph, back = end.whole(), np.empty(self.tape.count, np.int32)
+        if not self.batch.looks:
+            back[number] = np.arange(len(number), dtype=np.int32)
+            return graph, self.tape.schedule(back)
+        own = np.flatnonzero(end.order.vertex[graph.vertex] == np.concatenate(self.where)[number])
+        stands = np.empty(self.tape.count, np.int32)
+        stands[number[own]], back[number[own]] = own, np.arange(len(own))
+        return unified(graph, stands[number]), self.tape.schedule(back)
 
     def _whole(self, made: Callable[[], Instances]) -> Graph:
         """The graph of the finished instances. Errors: InstanceError."""
@@ -347,6 +431,19 @@ class _Growing:
             return construct(bound, 0, len(instances))
         except InstanceError as error:
             raise InstanceError(error.problems[0], self.first + error.instance) from None
+
+
+def _once(row: Ints, key: Ints) -> tuple[Ints, Ints]:
+    """Of nodes whose values lie in these rows the first of each row by a key (k,), ascending, and for each
+    node (n,) which of these it is.
+    """
+    order = np.lexsort((key, row))
+    begins = np.diff(row[order], prepend=-1) > 0
+    firsts = order[begins]
+    kept = np.sort(firsts)
+    number = np.empty(len(row), np.int32)
+    number[order] = np.searchsorted(kept, firsts)[np.cumsum(begins) - 1]
+    return kept.astype(np.int32), number
 
 
 def _reader(tape: PlannedTape, number: Ints, width: int) -> Callable[[References], Array]:

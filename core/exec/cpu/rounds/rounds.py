@@ -245,8 +245,9 @@ class _Growth:
     def _note_values(self) -> None:
         """Where the values lie that rounds read of what was computed before them."""
         made, columns, before = self.made, self.batch.columns, self.before
-        graph, model = before.graph, made.model
-        _note(columns.block, graph.type_ptr, graph.vertex, before.row, made.read_before)
+        given, model = self.batch.before, made.model
+        stands = self.batch.stands if self.batch.looks else np.arange(len(given), dtype=np.int32)
+        _note(columns.block, given.type_ptr, given.vertex, stands, before.row, made.read_before)
         for t, o in model.reduced:
             stored, arena = (
                 columns[ValueColumn(t, o)][: self.batch.given],
@@ -263,13 +264,16 @@ class _Growth:
             taken = np.maximum(taken, share.rows[:, 0])
         rows[made.written] = taken[made.written]
         made.epochs.go_on(rows, made.arenas)
+        launched = np.zeros(max(len(share.launched) for share in self.shares), np.uint8)
+        for share in self.shares:
+            launched[: len(share.launched)] |= share.launched
         columns.count = max(int(share.words[at.NEXT]) for share in self.shares)
         # what mini-batches took of late
         grown = columns.count - self.batch.given
         made.guess = max(made.guess * 7 // 8, grown * 5 // (4 * len(self.batch)) + 1)
         count = max(int(share.words[at.ROUND]) for share in self.shares)
         read = made.epochs.placed(made.memory.views, self.before)
-        return Computed(rows, count, self.shares, read)
+        return Computed(rows, count, int(launched.sum()), self.shares, read)
 
 
 def _go_on(words: NDArray[np.int64]) -> None:
@@ -278,13 +282,15 @@ def _go_on(words: NDArray[np.int64]) -> None:
 
 
 @njit
-def _note(block: Ints, type_ptr: Ints, vertex: Ints, row: Ints, into: Ints) -> None:
-    """Note the rows of nodes' outputs at their vertices, in the columns `into` (T, W), -1 for none."""
+def _note(block: Ints, type_ptr: Ints, vertex: Ints, stands: Ints, row: Ints, into: Ints) -> None:
+    """Note the rows of nodes' outputs at their vertices, in the columns `into` (T, W), -1 for none; those of
+    what stands for each node.
+    """
     for t in range(into.shape[0]):
         for o in range(into.shape[1]):
             if into[t, o] >= 0:
                 for n in range(type_ptr[t], type_ptr[t + 1]):
-                    block[into[t, o], vertex[n] + 1] = row[n * into.shape[1] + o]
+                    block[into[t, o], vertex[n] + 1] = row[stands[n] * into.shape[1] + o]
 
 
 def _field_rows(before: Plan, arenas: Arenas) -> dict[int, int]:

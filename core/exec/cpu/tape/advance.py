@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from abw.core.exec.cpu.llvm.kernel import SLOT_WORDS
 from abw.core.exec.cpu.tape import state as at
-from abw.core.graph.equal.consing import sort_pair, stands_for
+from abw.core.graph.equal.consing import sort_pairs, stands_for
 from abw.core.graph.growing.state import DONE, FAILED, FULL, PAUSED
 from abw.core.jit.addresses import bytes_in, call, ints_at, ints_in, longs_at, longs_in
 from abw.core.jit.decorators import inner, njit
@@ -177,8 +177,7 @@ def _read(
                 k += 1
         if looks:
             keys[used], keys[used + 1] = t, end - begin
-            if pairs[t]:
-                sort_pair(keys, used)
+            sort_pairs(keys, used, pairs[t])
             node = stands_for(first + n, keys, used, known_at, table)
             same[first + n] = node
             if node == first + n:

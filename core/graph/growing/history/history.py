@@ -12,7 +12,7 @@ from abw.core.data.instances import Instances, Ints
 from abw.core.data.vertices import INDEX, KIND
 from abw.core.graph.bounds import heights
 from abw.core.graph.dag import Dag, build_dag
-from abw.core.graph.graph import Nodes
+from abw.core.graph.graph import Graph, Nodes
 from abw.core.graph.growing.batch import GrowthData
 from abw.core.graph.growing.decide import Read, Scores
 from abw.core.graph.growing.finished import nodes_on
@@ -85,6 +85,15 @@ class History:
         ended = np.bincount(self.ends, minlength=self.rounds + 1)
         counts: Ints = (len(self.ends) - np.cumsum(ended)[:-1]).astype(np.int32)
         return counts
+
+
+def of_distinct(found: History, graph: Graph) -> History:
+    """The history with the rounds of a graph's nodes: each is computed for the first that it stands for."""
+    if graph.distinct is None:
+        return found
+    rounds = np.full(len(graph), found.rounds + 1, np.int32)
+    np.minimum.at(rounds, graph.distinct.nodes(graph.type_ptr), found.node_round)
+    return replace(found, node_round=rounds)
 
 
 def bound_by_rounds(dag: Dag, node_round: Ints) -> Ints:

@@ -16,7 +16,10 @@ from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params, init_params
 from abw.core.exec.reference import ReferenceExecutor
+from abw.core.graph.equal.dedup import keys_of
+from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import get_policy
+from abw.core.run.dedup import Deduplicator
 from abw.core.run.growing.grow import Grown, grow
 from abw.core.run.workload import (
     Workload,
@@ -27,6 +30,7 @@ from abw.core.run.workload import (
 )
 from abw.core.spec.load import Overrides
 from tests.core.exec.cuda.simulated import SimulatedDevice
+from tests.core.graph.test_dedup import by_dictionary
 from tests.core.run.growing.history_check import check_history
 from tests.core.run.growing.oracle import Oracle
 
@@ -63,11 +67,54 @@ def ready(workload: Workload, name: str, params: Params, threads: int | None = N
     return executor
 
 
-def grown(workload: Workload, executor: Executor, first: int = 0, last: int | None = None) -> Grown:
+def grown(
+    workload: Workload,
+    executor: Executor,
+    first: int = 0,
+    last: int | None = None,
+    equal: Deduplicator | None = None,
+) -> Grown:
     assert workload.growing is not None
     last = len(workload.instances) if last is None else last
     policy = get_policy("critical")
-    return grow(workload.binding, workload.growing, executor, lambda g: policy.schedule(g.dag), first, last)
+    of = workload.binding, workload.growing, executor, lambda g: policy.schedule(g.dag), first, last
+    return grow(*of, equal=equal)
+
+
+def looking(workload: Workload) -> Deduplicator:
+    """What looks for equal nodes in all mini-batches."""
+    return Deduplicator("on", keys=keys_of(workload.network, workload.networks.program.edges))
+
+
+def check_equal_nodes(workload: Workload, executor: Executor) -> Grown:
+    """Without equal nodes, which a dictionary finds, everything has the same bits; returns that."""
+    count = range(len(workload.network.types))
+    outputs = [(t, o) for t in count for o in range(len(workload.network.types[t].outputs))]
+    every = grown(workload, executor)
+    expected = [np.asarray(every.result.value(t, o)).copy() for t, o in outputs]
+    made = grown(workload, executor, equal=looking(workload))
+    for (t, o), value in zip(outputs, expected, strict=True):
+        assert np.asarray(made.result.value(t, o)).tobytes() == value.tobytes()
+    same_instances(made.instances, every.instances)
+    assert (made.vertices, made.cut, made.rounds) == (every.vertices, every.cut, every.rounds)
+    check_schedule(made.graph.dag, made.schedule)
+    assert len(made.schedule) == made.batches
+    assert len(made.graph) + made.equal_nodes == len(made.result.nodes) == len(every.graph)
+    distinct = made.graph.distinct
+    assert distinct is not None
+    stands = distinct.nodes(made.graph.type_ptr).tolist()
+    if executor.threads == 1:  # several share within their parts alone
+        known = by_dictionary(made.constructed, set(), np.zeros(len(made.instances), np.int32))
+        pairs = set(zip(stands, known, strict=True))
+        assert len(pairs) == len(set(stands)) == len(set(known)) == len(made.graph)
+    # every node reads what stands for what it read, with its values
+    constructed, width = made.constructed, workload.network.width
+    for v, now in enumerate(stands):
+        before = constructed.operand[constructed.operand_ptr[v] : constructed.operand_ptr[v + 1]].tolist()
+        behind = made.graph.operand[made.graph.operand_ptr[now] : made.graph.operand_ptr[now + 1]].tolist()
+        renamed = [stands[r // width] * width + r % width for r in before if r >= 0]
+        assert sorted(renamed) == sorted(r for r in behind if r >= 0)
+    return made
 
 
 def same_nodes(made: Grown) -> None:

@@ -18,6 +18,7 @@ from abw.core.run.growing.recheck import recheck
 from tests.core.run.growing.drafts import Draft
 from tests.core.run.growing.runs import (
     check_as_the_oracle,
+    check_equal_nodes,
     grown,
     opened,
     ready,
@@ -49,6 +50,7 @@ def test_random_sections_grow_as_the_oracle(random_folder: Path, data: st.DataOb
         check_plan(planned.graph, planned)
     check_schedule(made.graph.dag, made.schedule)
     np.testing.assert_array_equal(made.plan.rows, made.pieces[-1].rows)
+    check_equal_nodes(workload, ready(workload, "reference", params))
 
 
 @settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
@@ -69,3 +71,4 @@ def test_random_sections_on_the_processor(random_folder: Path, data: st.DataObje
     assert max(d.error for d in compare(made.result, expected)) < 1e-4
     assert workload.growing is not None
     recheck(workload.growing.growth_model, made.instances, expected, 1e-4, "cpu", made.picks)
+    check_equal_nodes(workload, ready(workload, "cpu", params, 1))
