@@ -97,159 +97,137 @@ class Kinds:
         return cls is not None and issubclass(cls, Value) and all(type(y) is cls for y in x)
 
     def key(self, x: Any, path: Any, flat: list[Any]) -> Any:
-        """What kind of argument it is. Errors: StructuralError, CannotTrace."""
+        """What kind of argument it is; `flat` gets what varies. Errors: StructuralError, CannotTrace."""
+        return self._taken(x, path, flat, None)[0]
+
+    def symbols(self, trace: Trace, args: Any) -> list[Any]:
+        """The symbols of all arguments."""
+        flat: list[Any] = []
+        self.slots = {}
+        return [self._taken(x, (i,), flat, trace)[1] for i, x in enumerate(args)]
+
+    def _taken(self, x: Any, path: Any, flat: list[Any], trace: Any) -> tuple[Any, Any]:
+        """What kind of argument it is, and, where code is traced, its symbol."""
         cls: Any = type(x)
+        slot, given = len(flat), _nothing if trace is None else trace.input
         if issubclass(cls, Value):
             if cls.detached_ and self.cells.learns():
                 raise CannotTrace(
                     "a detached tensor is computed with: it has no gradient, and cells would give one"
                 )
             flat.append(x)
-            return cls
+            self.slots[path] = slot
+            return cls, given(tuple(x.shape), ("value", slot, cls))
         if cls is int or issubclass(cls, np.integer):
             if path in self.constants or self.constant:
-                return ("i", int(x))
+                return ("i", int(x)), int(x)
             flat.append(int(x))
-            return "int"
+            return "int", Index(trace, path, slot)
         if cls is Stack:
-            if path in self.fixed:
-                flat.extend(x.rows)
-                return ("fixed", x.k, x.shape_, *map(type, x.rows))
-            if not self.alike(x.rows):
-                x.rows = [self.cells.as_class(row, type(x.rows[0])) for row in x.rows]
-            flat.append(x.rows)
-            return ("K", x.k, _without(x.shape_, x.k), type(x.rows[0]))
+            return self._stack(x, path, flat, trace)
         if cls is Concat:
-            if path in self.copied:
-                return self.key(x.value(), path, flat)
-            return ("joined", x.ends, *[self.key(y, (*path, i), flat) for i, y in enumerate(x.parts)])
+            return self._concat(x, path, flat, trace)
         if isinstance(x, Ints):
-            if len(x.items) == 1:
-                flat.append(x.items[0])
-                return ("index", x.shape_)
-            at = _wide(x.shape_)
-            flat.append(x.items)
-            return ("indices", at, _without(x.shape_, at))
+            one, at = len(x.items) == 1, _wide(x.shape_)
+            flat.append(x.items[0] if one else x.items)
+            shape = x.shape_ if one else _with(x.shape_, at, K)
+            return ("index", one, shape), Indices(Index(trace, path, slot, rows=not one), shape)
         if cls is tuple or cls is list:
             if path not in self.fixed and self.alike(x):
                 flat.append(x)
-                return ("list", cls, type(x[0]))
-            return (cls, *[self.key(y, (*path, i), flat) for i, y in enumerate(x)])
+                shape, kind = tuple(x[0].shape), type(x[0])
+                element = given((K, *shape), ("rows", slot, kind), row=True)
+                if element is not None:
+                    element = TracedList(Traced(trace, element.v, shape))
+                return ("list", cls, kind), element
+            pairs = [self._taken(y, (*path, i), flat, trace) for i, y in enumerate(x)]
+            return (cls, *[key for key, _ in pairs]), cls(symbol for _, symbol in pairs)
         if cls is float and path in self.varying:
             flat.append(torch.tensor(x))
-            return "float"
+            return "float", given((), ("tensor", slot, ()))
         if x is None or cls in CONSTANTS:
-            return ("constant", cls, repr(x) if cls is slice else x)
+            return ("constant", cls, repr(x) if cls is slice else x), x
         if issubclass(cls, torch.Tensor):
-            return self._tensor_key(x, path, flat)
+            return self._tensor(x, path, flat, trace)
         if cls is Comparison:
-            return self.key(x.tensor(), path, flat)
+            return self._taken(x.tensor(), path, flat, trace)
         if cls is Pair:
-            raise CannotTrace("the pair of torch.max is given to an operation: take its values")
+            raise CannotTrace(f"the pair of torch.{x.kind} is given to an operation: take its values")
         if cls is dict:
-            return (dict, *[(k, self.key(v, (*path, k), flat)) for k, v in x.items()])
+            taken = {k: self._taken(v, (*path, k), flat, trace) for k, v in x.items()}
+            keys = [(k, key) for k, (key, _) in taken.items()]
+            return (dict, *keys), {k: symbol for k, (_, symbol) in taken.items()}
         raise StructuralError([path])
 
-    def _tensor_key(self, x: torch.Tensor, path: Any, flat: list[Any]) -> Any:
-        if isinstance(x, torch.nn.Parameter) or id(x) in self.cells.names:
-            return ("param", id(x))
-        base = x._base
-        if base is not None and id(base) in self.cells.names:
-            return ("part", id(base), x.storage_offset(), tuple(x.shape), x.stride())
+    def _stack(self, x: Stack, path: Any, flat: list[Any], trace: Any) -> tuple[Any, Any]:
+        slot, classes = len(flat), [type(row) for row in x.rows]
+        if path in self.fixed:
+            flat.extend(x.rows)
+            key = ("fixed", x.k, x.shape_, *classes)
+            if trace is None:
+                return key, None
+            given = [trace.input(tuple(c.shape), ("value", slot + i, c)) for i, c in enumerate(classes)]
+            parts = [MEANINGS["view"](part, _with(x.shape_, x.k, 1)) for part in given]
+            return key, MEANINGS["cat"](parts, x.k)
+        if not self.alike(x.rows):
+            x.rows = [self.cells.as_class(row, classes[0]) for row in x.rows]
+        flat.append(x.rows)
+        shape = _with(x.shape_, x.k, K)
+        symbol = trace and trace.input(shape, ("rows", slot, classes[0]), row=True)
+        return ("K", x.k, shape, classes[0]), symbol
+
+    def _concat(self, x: Concat, path: Any, flat: list[Any], trace: Any) -> tuple[Any, Any]:
+        if path in self.copied:
+            return self._taken(x.value(), path, flat, trace)
+        pairs = [self._taken(y, (*path, i), flat, trace) for i, y in enumerate(x.parts)]
+        key = ("joined", x.ends, *[key for key, _ in pairs])
+        if trace is None:
+            return key, None
+        vectors = [MEANINGS["view"](part, (numel(part.shape_),)) for _, part in pairs]
+        return key, Traced(trace, MEANINGS["cat"](vectors, 0).v, x.shape_)
+
+    def _tensor(self, x: torch.Tensor, path: Any, flat: list[Any], trace: Any) -> tuple[Any, Any]:
+        names, base, shape = self.cells.names, x._base, tuple(x.shape)
+        if isinstance(x, torch.nn.Parameter) or id(x) in names:
+            return ("param", id(x)), trace and trace.param(x)
+        if base is not None and id(base) in names:
+            part = trace and trace.part(x)
+            if trace is not None and part is None:
+                raise CannotTrace("a part of a parameter that is no run of rows")
+            return ("part", id(base), x.storage_offset(), shape, x.stride()), part
         if x.requires_grad:
             raise CannotTrace(
                 "a tensor of the instance requires gradients: abw.torch gives those of parameters"
             )
-        if x.dtype in (torch.float32, torch.bool):
-            if x.numel() == 0:
-                raise CannotTrace("a tensor without elements")
-            at = _wide(x.shape)
-            if x.dtype is torch.bool:
-                x = x.float()
-            if sum(s != 1 for s in x.shape) > 1:
-                if path in self.fixed:
-                    flat.append(x.reshape(-1))
-                    return ("whole tensor", tuple(x.shape))
-                flat.append(self.cells.given_rows(x, at))
-                return ("tensors", at, _without(x.shape, at))
-            flat.append(x)
-            return ("tensor", tuple(x.shape))
-        if x.dtype.is_floating_point or x.dtype.is_complex:
-            raise CannotTrace(f"a tensor of {x.dtype}: float32 is wanted, x.float()")
-        return self.key(Ints(x.reshape(-1).tolist(), tuple(x.shape)), path, flat)
+        boolean = x.dtype is torch.bool
+        if x.dtype is not torch.float32 and not boolean:
+            if x.dtype.is_floating_point or x.dtype.is_complex:
+                raise CannotTrace(f"a tensor of {x.dtype}: float32 is wanted, x.float()")
+            return self._taken(Ints(x.reshape(-1).tolist(), shape), path, flat, trace)
+        if x.numel() == 0:
+            raise CannotTrace("a tensor without elements")
+        x = self.cells.as_float(x) if boolean else x
+        slot, given, wide = (
+            len(flat),
+            _nothing if trace is None else trace.input,
+            sum(s != 1 for s in shape) > 1,
+        )
+        if wide and path not in self.fixed:
+            at = _wide(shape)
+            flat.append(self.cells.given_rows(x, at))
+            key: Any = ("tensors", at, _with(shape, at, K), boolean)
+            symbol = given(_with(shape, at, K), ("tensors", slot, _dropped(shape, at)), row=True)
+        else:
+            flat.append(x.reshape(-1) if wide else x)
+            key = ("tensor", shape, boolean)
+            symbol = given(shape, ("tensor", slot, (x.numel(),) if wide else shape))
+        if symbol is not None:
+            symbol.boolean = boolean
+        return key, symbol
 
-    def symbols(self, trace: Trace, args: Any) -> list[Any]:
-        """The symbols of all arguments."""
-        self._trace, self._slots, self.slots = trace, 0, {}
-        return [self._symbol(x, (i,)) for i, x in enumerate(args)]
 
-    def _slot(self) -> int:
-        self._slots += 1
-        return self._slots - 1
-
-    def _symbol(self, x: Any, path: Any) -> Any:
-        trace, cls = self._trace, type(x)
-        if issubclass(cls, Value):
-            self.slots[path] = self._slot()
-            return trace.input(tuple(x.shape), ("value", self.slots[path], cls))
-        if cls is int or issubclass(cls, np.integer):
-            if path in self.constants or self.constant:
-                return int(x)
-            return Index(trace, path, self._slot())
-        if cls is Stack:
-            if path in self.fixed:
-                parts = [trace.input(tuple(r.shape), ("value", self._slot(), type(r))) for r in x.rows]
-                shape = tuple(1 if i == x.k else s for i, s in enumerate(x.shape_))
-                return MEANINGS["cat"]([MEANINGS["view"](part, shape) for part in parts], x.k)
-            return self._rows(x.shape_, x.k, ("rows", self._slot(), type(x.rows[0])))
-        if cls is Concat:
-            if path in self.copied:
-                return self._symbol(x.value(), path)
-            parts = [self._symbol(y, (*path, i)) for i, y in enumerate(x.parts)]
-            flat = [Traced(trace, trace.shaped(p.v, (numel(p.shape_),)), (numel(p.shape_),)) for p in parts]
-            return Traced(trace, MEANINGS["cat"](flat, 0).v, x.shape_)
-        if isinstance(x, Ints):
-            if len(x.items) == 1:
-                return Indices(Index(trace, path, self._slot()), x.shape_)
-            at = _wide(x.shape_)
-            shape = tuple(K if i == at else s for i, s in enumerate(x.shape_))
-            return Indices(Index(trace, path, self._slot(), rows=True), shape)
-        if cls is tuple or cls is list:
-            if path not in self.fixed and self.alike(x):
-                shape = tuple(x[0].shape)
-                element = trace.input((K, *shape), ("rows", self._slot(), type(x[0])), row=True)
-                return TracedList(Traced(trace, element.v, shape))
-            return cls(self._symbol(y, (*path, i)) for i, y in enumerate(x))
-        if cls is float and path in self.varying:
-            return trace.input((), ("tensor", self._slot(), ()))
-        if issubclass(cls, torch.Tensor):
-            return self._tensor_symbol(x, path)
-        if cls is Comparison:
-            return self._symbol(x.tensor(), path)
-        if cls is dict:
-            return {k: self._symbol(v, (*path, k)) for k, v in x.items()}
-        return x
-
-    def _tensor_symbol(self, x: torch.Tensor, path: Any) -> Any:
-        if isinstance(x, torch.nn.Parameter) or id(x) in self.cells.names:
-            return self._trace.param(x)
-        if x._base is not None and id(x._base) in self.cells.names:
-            part = self._trace.part(x)
-            if part is None:
-                raise CannotTrace("a part of a parameter that is not a run of rows")
-            return part
-        if x.dtype in (torch.float32, torch.bool):
-            if sum(s != 1 for s in x.shape) > 1 and path not in self.fixed:
-                at = _wide(x.shape)
-                return self._rows(tuple(x.shape), at, ("tensors", self._slot(), _dropped(x.shape, at)))
-            if path in self.fixed and sum(s != 1 for s in x.shape) > 1:
-                whole = self._trace.input((x.numel(),), ("tensor", self._slot(), (x.numel(),)))
-                return MEANINGS["view"](whole, tuple(x.shape))
-            return self._trace.input(tuple(x.shape), ("tensor", self._slot(), tuple(x.shape)))
-        return self._symbol(Ints(x.reshape(-1).tolist(), tuple(x.shape)), path)
-
-    def _rows(self, shape: Any, k: int, what: Any) -> Traced:
-        return self._trace.input(tuple(K if i == k else s for i, s in enumerate(shape)), what, row=True)
+def _nothing(*_: Any, **__: Any) -> Any:
+    return None
 
 
 def _wide(shape: Any) -> int:
@@ -257,8 +235,9 @@ def _wide(shape: Any) -> int:
     return next((i for i, s in enumerate(shape) if s != 1), 0)
 
 
-def _without(shape: Any, k: int) -> tuple[int, ...]:
-    return tuple(0 if i == k else s for i, s in enumerate(shape))
+def _with(shape: Any, k: int, size: Any) -> tuple[Any, ...]:
+    """A shape with another size at k."""
+    return tuple(size if i == k else s for i, s in enumerate(shape))
 
 
 def _dropped(shape: Any, k: int) -> tuple[int, ...]:

@@ -344,6 +344,14 @@ class Cells:
             self._hot[n, i][i] = 1.0
         return self._hot[n, i]
 
+    def as_float(self, flags: torch.Tensor) -> torch.Tensor:
+        """Booleans as numbers: the same object each time."""
+        key = (id(flags), torch.float32)
+        if key not in self._given:
+            self._given[key] = (flags, flags.float())
+        numbers: torch.Tensor = self._given[key][1]
+        return numbers
+
     def given_rows(self, tensor: torch.Tensor, dim: int) -> list[torch.Tensor]:
         """The rows of a tensor that the instance brings along; the same objects each time."""
         key = (id(tensor), dim)

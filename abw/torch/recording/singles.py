@@ -159,10 +159,11 @@ def _gather(cells: Cells, x: Any, dim: int, index: Any, **_: Any) -> Any:
         return NotImplemented
     if _along(x, dim):
         return _picks(cells, x, index.items, index.shape)
-    if not isinstance(x, Stack) or x.k != 0 or len(x.shape_) != 2 or dim not in (1, -1):
+    if not isinstance(x, Value | Stack) or len(x.shape) != 2 or dim not in (1, -1):
         return NotImplemented
     n, m = index.shape
-    rows = [_picks(cells, x[r], index.items[r * m : (r + 1) * m], (m,)) for r in range(n)]
+    some: Any = x
+    rows = [_picks(cells, some[r], index.items[r * m : (r + 1) * m], (m,)) for r in range(n)]
     return Stack(cells, [row.value() if m > 1 else row for row in rows], (n, m), 0)
 
 

@@ -91,8 +91,8 @@ class StandIn(TensorLike):
     __getattr__ = attribute
 
 
-operators(StandIn, ("neg", "abs", "pow", "rpow", *COMPARISONS), operator)
-operators(StandIn, ARITHMETIC[:5], operator, ("", "r"))
+operators(StandIn, ("neg", "abs", *COMPARISONS), operator)
+operators(StandIn, ARITHMETIC, operator, ("", "r"))
 
 
 class Stack(StandIn):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import copy
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -92,7 +93,14 @@ def module_stand_in(cells: Cells, module: torch.nn.Module, name: str) -> Any:
     cls = type(type(module).__name__, (StandInModule,), {})
 
     def install(function: Any) -> None:
-        setattr(cls, "__call__", staticmethod(function))  # noqa: B010
+        def call(*args: Any, **given: Any) -> Any:
+            if given:
+                bound = inspect.signature(module.forward).bind(*args, **given)
+                bound.apply_defaults()
+                args = bound.args
+            return function(*args)
+
+        setattr(cls, "__call__", staticmethod(call))  # noqa: B010
 
     def by_torch(args: tuple[Any, ...], why: str) -> Any:
         said = f"{name} ({type(module).__name__})"

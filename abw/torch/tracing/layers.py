@@ -152,6 +152,8 @@ def _each(trace: Any, mask: Any, heads: int, shape: Any) -> list[Any]:
     if mask is None:
         return [None] * heads
     mask = traced(trace, mask)
+    if K in mask.shape_:
+        raise NeedsFixed("a mask of unknown length")
     apart = len(mask.shape_) == 3 and mask.shape_[0] == heads
     found = [reshaped(one, shape) for one in (unbind(mask) if apart else [mask])]
     for one in found:

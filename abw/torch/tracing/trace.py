@@ -85,23 +85,22 @@ class Trace:
         return Traced(self, Built(self._params[key], sizes), tuple(tensor.shape) if shape is None else shape)
 
     def part(self, tensor: torch.Tensor) -> Traced | None:
-        """What a parameter's part is, as `self.V[0]`: rows of that parameter; None for any other tensor."""
-        base = tensor._base
-        if (
-            base is None
-            or id(base) not in self.known
-            or not tensor.is_contiguous()
-            or not base.is_contiguous()
-        ):
+        """What a parameter's part is, as `self.V[0]` or `self.V.t()`: rows of that parameter, or all of it
+        with its dimensions in another order; None for any other tensor.
+        """
+        base, order = tensor._base, sorted(range(tensor.dim()), key=lambda d: -tensor.stride(d))
+        if base is None or id(base) not in self.known or not tensor.numel() or not base.is_contiguous():
             return None
-        width = tensor.shape[-1] if tensor.dim() else 1
+        plain = tensor.permute(order)
+        width = plain.shape[-1] if plain.dim() else 1
         first = tensor.storage_offset() - base.storage_offset()
-        if not tensor.numel() or first % width or base.numel() % width:
+        if not plain.is_contiguous() or first % width or base.numel() % width:
             return None
         whole = self.param(base, (base.numel() // width, width))
         rows = MEANINGS["narrow"](whole, 0, first // width, tensor.numel() // width)
-        found: Traced = MEANINGS["view"](rows, tuple(tensor.shape))
-        return found
+        found = MEANINGS["view"](rows, tuple(plain.shape))
+        turned: Traced = MEANINGS["permute"](found, [order.index(d) for d in range(tensor.dim())])
+        return turned
 
     def shaped(self, value: Any, shape: Sequence[int]) -> Any:
         """A value in another shape of the cell."""
@@ -159,6 +158,9 @@ class Traced(TensorLike):
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         return dispatch(func, args, kwargs or {})
 
+    # what PyTorch's own functions ask with isinstance
+    __class__ = property(lambda self: torch.Tensor)
+
     @property
     def dtype(self) -> Any:
         return torch.bool if self.boolean else torch.float32
@@ -182,6 +184,8 @@ class Traced(TensorLike):
         base = base_name(name)
         if base in MEANINGS:
             return lambda *args, **kwargs: meant(name, (self, *args), kwargs)
+        if name.startswith("_"):
+            raise AttributeError(name)
         if name in DECIDING:
             raise DependsOnData(f".{name} asks for numbers")
         raise CannotTrace(f"torch.Tensor.{name} has no counterpart in cells")
@@ -313,7 +317,7 @@ operators(Traced, ARITHMETIC, _operator, ("", "r", "i"))
 for _name in ARITHMETIC:
     MEANINGS[f"__r{_name}__"] = lambda x, y, _of=f"__{_name}__": MEANINGS[_of](y, x)
     MEANINGS[f"__i{_name}__"] = lambda x, y, _of=f"__{_name}__": x.write(MEANINGS[_of](x, y))
-MEANINGS["rsub"] = MEANINGS["__rsub__"]
+MEANINGS["rsub"] = lambda x, y, alpha=1: MEANINGS["sub"](y, x, alpha=alpha)
 MEANINGS["__rdiv__"] = MEANINGS["__rtruediv__"]
 
 
