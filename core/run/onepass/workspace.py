@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,6 +42,10 @@ Phases = Sequence[tuple[str, Table]]
 
 # Bytes of the block at first, and at most: with more, plans are made the ordinary way.
 LEAST, MOST = 1 << 16, 1 << 28
+# Bytes of outputs from which on they are given away with the block, not copied, if they are most of it.
+GIVEN_AWAY = 1 << 20
+# References to a block's memory that the block, and who counts them, have.
+OWN_REFERENCES = 2
 
 
 class Workspace:
@@ -129,6 +135,8 @@ class Workspace:
         self._table.point(at.TABLE, walking.table)
         self._table.point(at.SCRATCH, walking.scratch.owner)
         self._stages: Table | None = None
+        self._lent = False
+        self._other: NDArray[np.float32] | None = None
         self._take(LEAST)
 
     def point(self, word: int, to: NDArray[Any] | Table) -> None:
@@ -188,7 +196,7 @@ class Workspace:
     def names(self) -> list[str | int] | None:
         """The ids of the instances that the last pass has read from JSON lines; None without any."""
         count, lines = int(self.words[at.COUNT]), int(self.words[at.ID_ROOM])
-        ids = self._array(int(self.words[at.IDS]) - self._at, (3, lines), np.int32)[:, :count]
+        ids = self._lies(int(self.words[at.IDS]), (3, lines), np.int32)[:, :count]
         if not ids[0].any():
             return None
         data = b"" if self.text is None else self.text.tobytes()
@@ -212,6 +220,8 @@ class Workspace:
             words[at.FIRST], words[at.LAST] = first, last
         self.text, self._count = text, count
         self._executor.run_alone()
+        if self._lent:
+            self._leave()
         while True:
             for number, (phase, stages) in enumerate(phases):
                 if stages is not self._stages:
@@ -232,7 +242,8 @@ class Workspace:
             if ends == at.FINE:
                 return at.FINE
             if ends == at.MORE and words[at.NEXT] <= MOST:
-                self._take(2 * int(words[at.NEXT]))
+                needed = int(words[at.NEXT])
+                self._take(2 * needed if needed < GIVEN_AWAY else needed + needed // 4)
             elif ends == at.LARGER and self._growing:
                 self._growing.have_room()
             elif ends == at.ROWS:
@@ -252,38 +263,59 @@ class Workspace:
         return Made(self.words.copy(), table, block, self._at, edges)
 
     def columns(self) -> list[tuple[NDArray[Any], Longs, NDArray[np.int32]]]:
-        """Copies of what the last pass gave of each output: the values (m, *shape), where those of each
-        instance begin (n + 1,), and their vertices (m,).
+        """What the last pass gave of each output: the values (m, *shape), where those of each instance begin
+        (n + 1,), and their vertices (m,). Copies; or where they are most of the block, this itself.
         """
-        begin, instances, read = self._at, self._count, self._array
+        instances, outputs, sizes = self._count, self._outputs.tolist(), []
+        for (shape, kind), said in zip(self._values, outputs, strict=True):
+            sizes.append(math.prod(shape) * np.dtype(kind).itemsize * said[finish.VALUES])
+        most = self._lends(sum(sizes))
+        self._lent |= most
         found = []
-        for (shape, kind), said in zip(self._values, self._outputs.tolist(), strict=True):
+        for (shape, kind), said in zip(self._values, outputs, strict=True):
             *_, count, values, vertex, offsets = said
-            found.append(
-                (
-                    read(values - begin, (count, *shape), kind),
-                    read(offsets - begin, (instances + 1,), np.int64),
-                    read(vertex - begin, (count,), np.int32),
-                )
+            parts = (
+                self._lies(values, (count, *shape), kind),
+                self._lies(offsets, (instances + 1,), np.int64),
+                self._lies(vertex, (count,), np.int32),
             )
+            found.append(parts if most else tuple(part.copy() for part in parts))
         return found
+
+    def _lends(self, outputs: int) -> bool:
+        """Whether so many bytes of outputs are given away with the block."""
+        return outputs >= GIVEN_AWAY and 2 * outputs >= int(self.words[at.ROOM])
+
+    def _leave(self) -> None:
+        """Have another block where somebody has a part of this one: that before, if nobody has one of it."""
+        self._lent, mine = False, self._block
+        if sys.getrefcount(mine.base) > OWN_REFERENCES:
+            other, self._other = self._other, mine
+            if other is None or len(other) != len(mine) or sys.getrefcount(other.base) > OWN_REFERENCES:
+                other = aligned(len(mine))
+            self._have(other)
 
     def _rows(self) -> NDArray[np.int32]:
         """How many rows of each arena the plan needs (A,)."""
-        offset = int(self.words[at.ROWS_NOW]) - self._at
-        rows: NDArray[np.int32] = self._array(offset, (int(self.words[at.ARENAS]),), np.int32)
+        words = self.words
+        rows: NDArray[np.int32] = self._lies(
+            int(words[at.ROWS_NOW]), (int(words[at.ARENAS]),), np.int32
+        ).copy()
         return rows
 
-    def _array(self, offset: int, shape: tuple[int, ...], kind: Any) -> Any:  # noqa: ANN401 (of any type)
-        """A copy of what lies in the block."""
-        return np.ndarray(shape, kind, self._block, offset).copy()
+    def _lies(self, address: int, shape: tuple[int, ...], kind: Any) -> Any:  # noqa: ANN401 (of any type)
+        """What lies in the block."""
+        return np.ndarray(shape, kind, self._block, address - self._at)
 
     def _take(self, size: int) -> None:
         """Have a block of so many bytes."""
-        self._block = aligned(-(-size // 4))
-        self._table.point(at.BLOCK, self._block)
+        self._have(aligned(-(-size // 4)))
+
+    def _have(self, block: NDArray[np.float32]) -> None:
+        self._block = block
+        self._table.point(at.BLOCK, block)
         self._at = int(self.words[at.BLOCK])
-        self.words[at.ROOM] = 4 * len(self._block)
+        self.words[at.ROOM] = 4 * len(block)
 
 
 def _tables(tables: Sequence[Table]) -> Table:
