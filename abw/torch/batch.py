@@ -117,14 +117,16 @@ class Batched:
         listed = [list(column) for column in columns]
         if len({len(column) for column in listed}) > 1:
             sizes = ", ".join(str(len(column)) for column in listed)
-            raise AbwError(f"the columns have {sizes} items", hint="one for each instance in each column")
+            raise AbwError(
+                f"the lists of arguments have {sizes} items", hint="each list needs an item for each instance"
+            )
         items = list(zip(*listed, strict=True))
         for first in range(0, len(items), self._batch):
             some = items[first : first + self._batch]
             with self._lock:  # calls from several threads wait for each other
                 self._check_model()
                 if self._cells.session.runner is not None:
-                    raise AbwError("the model calls what runs it batched", hint="call the model itself")
+                    raise AbwError("the model calls its own batched version", hint="call the model itself")
                 state = torch.get_rng_state()
                 outputs = self._mini_batch(some, first, state)
                 if self._verify:
@@ -173,7 +175,7 @@ class Batched:
                     session.end(done)
                 cells.end()
             torch.set_rng_state(state)
-        raise AbwError("the model needs new cells at each attempt", hint="see fast.report()")
+        raise AbwError("every attempt to record the model needs new cells", hint="see fast.report()")
 
     def _program(self, item: Any) -> tuple[Any, list[Place]]:
         """Run an instance; gives what it returns, with places for what is computed later."""

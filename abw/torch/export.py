@@ -212,7 +212,7 @@ def _input(exported: Exported, kind: str, name: str) -> str:
     fixed = [source for source in found if source.isidentifier() and not source.endswith("_given")]
     if len(fixed) > 1:
         raise AbwError(
-            f"{name} of {kind} is sometimes one parameter, sometimes another: a spec cannot say that"
+            f"{name} of {kind} is sometimes one parameter, sometimes another: a spec cannot express that"
         )
     others = sorted(source for source in found if source not in fixed)
     return f'{name}: "{" or ".join([*others, *fixed])}"'

@@ -92,7 +92,7 @@ class Layer(torch.nn.Module):
         for shared, value in zip(self._shared(), self._values(), strict=True):
             if shared.dtype != torch.float32 or shared.device.type != "cpu":
                 found = f"{shared.dtype} on {shared.device}"
-                raise RuntimeError(f"abw trains in float32 on the CPU, and a parameter is {found}")
+                raise RuntimeError(f"abw trains in float32 on the CPU, but a parameter is {found}")
             if shared.data_ptr() != value.ctypes.data:  # PyTorch has moved it, as for other processes
                 value[...] = shared.detach().numpy()
         self.passes.changed()  # what has been written to them since nobody tells
@@ -147,6 +147,4 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        raise RuntimeError(
-            "abw.torch.Layer can be differentiated once: what is made of its gradients has no gradients"
-        )
+        raise RuntimeError("abw.torch.Layer can be differentiated once: second derivatives are not supported")

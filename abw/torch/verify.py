@@ -25,7 +25,7 @@ def verified(
         torch.set_rng_state(now)
     for i, (theirs, ours) in enumerate(zip(wanted, outputs, strict=True)):
         if why := unlike(theirs, ours, "the result"):
-            raise AbwError(f"instance {first + i} is computed otherwise than by PyTorch: {why}", hint=HINT)
+            raise AbwError(f"instance {first + i} differs from PyTorch's: {why}", hint=HINT)
     _gradients(model, wanted, outputs)
 
 
@@ -46,7 +46,7 @@ def _gradients(model: torch.nn.Module, wanted: list[Any], outputs: list[Any]) ->
         a, b = (zeros if g is None else g for g in (theirs, ours))
         scale = max(float(a.abs().max()), 1e-3)
         if not float((a - b).abs().max()) <= TOLERANCE * scale:
-            raise AbwError(f"the gradient of {name} is another than PyTorch's", hint=HINT)
+            raise AbwError(f"the gradient of {name} differs from PyTorch's", hint=HINT)
 
 
 def tensors_of(x: Any) -> list[torch.Tensor]:

@@ -42,7 +42,7 @@ def library(
         if not each.isidentifier() or each.startswith("_") or each in TAKEN:
             raise AbwError(f"'{each}' cannot be called", hint="an identifier that a net has not taken")
     if both := {*(tables or {})} & {*(params or {})}:
-        raise AbwError(f"'{min(both)}' is a table and a parameter", hint="rename one of them")
+        raise AbwError(f"'{min(both)}' is both a table and a parameter", hint="rename one of them")
     made = []
     for table, (rows, sizes) in (tables or {}).items():
         made.append(Table(table, _size(rows, known), _shape(sizes, known), None, None, NOWHERE))
@@ -60,7 +60,7 @@ def _size(size: Size, dims: Mapping[str, int]) -> int:
             raise AbwError(f"there is no dim '{size}'", hint=did_you_mean(size, tuple(dims)))
         size = dims[size]
     if size < 1:
-        raise AbwError(f"{size} is no size", hint="1 or more")
+        raise AbwError(f"{size} is not a size", hint="1 or more")
     return size
 
 

@@ -21,7 +21,9 @@ def each(function: Program, items: Iterable[Any]) -> list[Any]:
     """
     runner = RUNNING.runner
     if runner is None:
-        raise AbwError("each is called by a program that runs", hint="net.run(function, instances)")
+        raise AbwError(
+            "abw.each can be called only in a running program", hint="net.run(function, instances)"
+        )
     require_program(function)
     found: list[Any] = runner.ask(Branches(function, tuple(items)))
     return found

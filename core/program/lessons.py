@@ -60,7 +60,7 @@ class Recorded:
             constant = self.graph.network.constants[number]
             place = -1 - found - constant.first
             if ((place >= 0) & (place < constant.rows)).any():
-                raise ValueError("what an instance brings along has no gradient")
+                raise ValueError("numbers of an instance have no gradient")
         node, output = np.divmod(own[computed], width)
         found[computed] = self.local[node].astype(np.int64) * width + output
         return found.astype(np.int32)
@@ -71,15 +71,15 @@ def wanted_of(value: Value, kind: str, target: Any, weight: float) -> Wanted:  #
     if kind not in get_args(LossKind):
         raise AbwError(f"loss cannot be '{kind}'", hint=did_you_mean(kind, get_args(LossKind)))
     if len(value.shape) != 1:
-        raise AbwError(f"a loss is of a vector, this is {list(value.shape)}")
+        raise AbwError(f"a loss needs a vector, not {list(value.shape)}")
     (size,) = value.shape
     found: Target
     if kind == "cross-entropy":
         if not isinstance(target, int | np.integer) or isinstance(target, bool):
-            raise AbwError(f"the target of cross-entropy is the number of a class, not {target!r}")
+            raise AbwError(f"the target of cross-entropy must be the number of a class, not {target!r}")
         if not 0 <= target < size:
             raise AbwError(
-                f"there is a target {target}, and {size} scores", hint=f"classes are 0 to {size - 1}"
+                f"target {target} is not one of {size} classes", hint=f"classes are 0 to {size - 1}"
             )
         found = int(target)
     else:

@@ -90,7 +90,7 @@ def cells(
     )
     if isinstance(library, Library):
         if dims:
-            raise AbwError("this library has its sizes already", hint="abw.library(name, dims=…)")
+            raise AbwError("this library already has its sizes", hint="abw.library(name, dims=…)")
         loaded = replace(library, weights=replace(library.weights, file=overrides.weights))
     else:
         loaded = load_library(find_spec(Path(library)), overrides, TAKEN)

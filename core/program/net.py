@@ -150,7 +150,7 @@ class Net:
         """
         name = function.__name__
         if self._session.runner is not None:
-            raise AbwError("the net runs: cells are made before")
+            raise AbwError("cells cannot be added while the net runs")
         if name in self.__dict__ or name in TAKEN or name.startswith("_"):
             raise AbwError(f"the net already has '{name}'", hint="rename the function")
         self._extend(with_cell(self.library, traced(function, self.library.dims)))
@@ -327,7 +327,7 @@ class Net:
         """
         if self._session.wanted is not None:
             if not isinstance(value, Value) or owner(value) is not self._session:
-                raise TypeError("loss is of a value of this net: net.loss(value, target)")
+                raise TypeError("loss needs a value of this net: net.loss(value, target)")
             self._session.wanted.append(wanted_of(value, kind, target, weight))
 
     @property

@@ -58,7 +58,7 @@ def constants_of(library: Library) -> tuple[Constant, ...]:
         constants.append(Constant(kind, number, shape, first, rows))  # type: ignore[arg-type]
         first += rows
     if first > -LISTED:
-        raise AbwError("the library's tables are more than can be numbered", hint="fewer rows in tables")
+        raise AbwError("the library's tables have too many rows", hint="fewer rows in tables")
     return tuple(constants)
 
 

@@ -23,7 +23,9 @@ class Future:
     def value(self) -> Any:  # noqa: ANN401 (what the program returns)
         """The result, with arrays for values; raises what the program raised, AbwError before the end."""
         if self._outcome is None:
-            raise AbwError("this is known when the scope has ended", hint="ask behind the with block")
+            raise AbwError(
+                "the result is known only when the scope has ended", hint="ask for it after the with block"
+            )
         if isinstance(self._outcome, Failed):
             raise noted(self._outcome.error, self._function, self._number)
         return self._outcome.result

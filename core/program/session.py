@@ -117,7 +117,9 @@ class Session:
             return self.runner.ask(asked)
         if self.last is not None and isinstance(asked, Ask) and asked.how == "value":
             return self.last.ask(asked)
-        raise AbwError("values are asked by programs that run", hint="net.run(function, instances)")
+        raise AbwError(
+            "values can be asked for only in a running program", hint="net.run(function, instances)"
+        )
 
     def shown(self, handle: int) -> str:
         """The numbers of a value as text, where they are known without waiting; '' elsewhere."""
@@ -128,7 +130,7 @@ class Session:
     def refuse_idle(self, words: Iterable[int] = ()) -> NoReturn:
         """Raise AbwError: a cell is called while no program runs."""
         raise AbwError(
-            "cells are called by programs that run",
+            "cells can be called only in a running program",
             hint="net.run(function, instances), or inside `with net.batching() as batch:`",
         )
 
@@ -191,10 +193,10 @@ class Session:
     def begin(self, granularity: ProgramGranularity, log: Log | None = None) -> BatchRunner:
         """Begin a mini-batch, to be ended by `end`. Errors: AbwError while another one runs."""
         if self.runner is not None:
-            raise AbwError("the net runs already: a program cannot run it, nor a scope be inside another")
+            raise AbwError("the net is already running: neither a program nor another scope can start it")
         if granularity == "graph" and self.how.dedup == "on":
             raise AbwError(
-                "granularity graph schedules instances of one structure alike, and equal calls leave gaps",
+                "granularity graph cannot leave out equal calls",
                 hint="dedup auto or off; or granularity cell or op",
             )
         engine = self.engine(granularity)
@@ -304,7 +306,7 @@ class Session:
         weighed: list[Weighed] = []
         for item, number in zip(items, numbers, strict=True):
             if self.runner is not None:
-                raise AbwError("the net runs already: a program cannot run it")
+                raise AbwError("the net is already running: a program cannot run it")
             engine, recorder = self.engine(), self.recorder
             self.inputs.begin()
             tape = EagerTape(engine, recorder.next // recorder.step)

@@ -64,5 +64,5 @@ class Rows(dict[Any, Value]):
         row = table.vocab.rows.get(word, table.unknown)
         if row is None:
             hint = "unknown: WORD in the table sets the row of all other words"
-            raise AbwError(f"'{word}' is no word of table '{table.name}'", hint=hint)
+            raise AbwError(f"'{word}' is not a word of table '{table.name}'", hint=hint)
         return row

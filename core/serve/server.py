@@ -82,7 +82,7 @@ def _unix(path: Path) -> socket.socket:
         if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
             with socket.socket(socket.AF_UNIX) as other:
                 if other.connect_ex(str(path)) == 0:
-                    raise OSError(0, "a server listens there")
+                    raise OSError(0, "another server listens there")
             path.unlink()
         listener.bind(str(path))
         listener.listen(BACKLOG)

@@ -371,7 +371,7 @@ def test_granularities(abw: Abw, folder: Path) -> None:
     nodes = {name: abw(*RUN, "--json", "--granularity", name).json()["nodes"] for name in ("op", "cell")}
     assert nodes["op"] > 2 * nodes["cell"]
     decided = abw(*RUN, "--granularity", "graph")
-    assert decided.code == 1 and "after it has asked for a value" in decided.err
+    assert decided.code == 1 and "after it has waited for a value" in decided.err
     drawn = abw("viz", "program.py:read", *RUN[2:6], "--granularity", "op", "--batches")
     assert drawn.code == 0 and "@" not in drawn.err
     spec = abw("run", "treelstm", "--granularity", "graph")

@@ -52,7 +52,7 @@ def _stacked(rows: Sequence[Any]) -> Any:
     """Stack tensors of one size."""
     if any(_version(row) != version for row, version in rows):
         raise AbwError(
-            "a tensor that an instance brings along is written in place after it was computed with",
+            "a tensor of an instance is written in place after it has been used",
             hint="write to a copy: x.clone()",
         )
     tensors = [row for row, _ in rows]
@@ -434,8 +434,8 @@ class Cells:
         """Refuse what PyTorch computes amid a mini-batch where gradients are wanted: it would have none."""
         if self.learns():
             raise AbwError(
-                f"{place()}: {what} has no counterpart in cells, so that nothing could be learned through it",
-                hint="compute it outside of the model, write it otherwise, or use torch.no_grad()",
+                f"{place()}: {what} cannot be part of a cell, so no gradient would pass through it",
+                hint="compute it outside of the model, rewrite it, or use torch.no_grad()",
             )
 
     def by_torch(self, name: str, args: Sequence[Any], kwargs: dict[str, Any], why: str = "") -> Any:

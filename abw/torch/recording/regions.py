@@ -72,7 +72,7 @@ class Region:
             return self._record(found, flat)
         except StructuralError as error:
             if self._blame is None:
-                return self._refuse("what is given is no tensor", args)
+                return self._refuse("the argument is not a tensor", args)
             self._blame(self, "structural", error.paths, error)
             return self.body(*args)
         except CannotTrace as error:

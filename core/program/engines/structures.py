@@ -37,9 +37,9 @@ class GraphEngine(Engine):
         """Compute all nodes of a run. Errors: AbwError where programs go on after what they asked."""
         if self.segments and len(segment):
             raise AbwError(
-                "granularity graph: a program calls cells after it has asked for a value, and what its graph "
-                "is nobody knows before",
-                hint="granularity cell or op; at its end a program may ask",
+                "granularity graph: the program calls cells after it has waited for a value, so its "
+                "graph is not known in advance",
+                hint="use granularity cell or op, or wait for values only at the end",
             )
         super().advance(segment)
 
@@ -59,7 +59,7 @@ class GraphEngine(Engine):
         node = np.where(inner, node - segment.first, 0)
         if (segment.instance[node] != reader)[inner].any():
             raise AbwError(
-                "granularity graph: an instance reads another one's value, so neither has a graph of its own",
+                "granularity graph: an instance reads another one's value",
                 hint="granularity cell or op",
             )
         read = np.where(inner, position[node] * self.network.width + output, -1)

@@ -233,4 +233,4 @@ def _best_margin(flat: Array, argument: Best, right: list[Picked], taken: list[P
 
 def _odd(ask: Ask) -> AbwError:
     hint = "`net.run(…, eager=True)` computes each cell where it is called: print and pdb show its values"
-    return AbwError(f"a score is not a number: {ask.how} has nothing to go by", hint=hint)
+    return AbwError(f"a score is not a number: {ask.how} cannot choose", hint=hint)

@@ -87,7 +87,7 @@ class InputRows:
             rows = self._grow(constant, count)
         if not put(rows, count, values.ravel()):
             at = np.argwhere(~np.isfinite(rows[count].reshape(constant.shape)))[0].tolist()
-            raise AbwError(f"{what} is given {values[tuple(at)]} at {at}: a number has to be finite")
+            raise AbwError(f"{what} is given {values[tuple(at)]} at {at}: numbers must be finite")
         row = (self._first[number] + count) % constant.rows
         if self._seen is not None:
             self._added += 1
@@ -113,7 +113,7 @@ class InputRows:
         """Make room for more rows than there are."""
         if count == constant.rows:
             raise AbwError(
-                f"the mini-batch brings along more than {constant.rows:,} values of {list(constant.shape)}",
+                f"the instances give more than {constant.rows:,} values of {list(constant.shape)}",
                 hint="run fewer instances at once, or share equal numbers: x = net.input(numbers)",
             )
         rows = np.empty((min(max(LEAST, 2 * count), constant.rows), prod(constant.shape)), np.float32)
@@ -183,7 +183,7 @@ class InputRows:
         own = (rows - self._first.get(constant.number, 0)) % constant.rows
         if (own >= held).any():
             raise AbwError(
-                "a value of an earlier run was read: its memory is taken",
+                "a value of an earlier run was read: its memory has been reused",
                 hint="call net.input in the program, for each instance",
             )
         return own
@@ -214,7 +214,7 @@ def numbers_of(given: object, what: str, shapes: Sequence[Shape]) -> NDArray[Any
             values = np.array(found, np.float32)
     except (ValueError, TypeError, RuntimeError):
         kind = type(given).__name__
-        raise TypeError(f"{what} wants a value or numbers, not {kind}") from None
+        raise TypeError(f"{what} needs a value or numbers, not {kind}") from None
     if values.shape == () and (1,) in shapes:
         values = values.reshape(1)
     if values.shape not in shapes:

@@ -74,7 +74,9 @@ class Value:
     def above(self, limit: float) -> bool:
         """Return whether its one number is larger. Errors: AbwError for a value of several numbers."""
         if self._size != 1:
-            raise AbwError(f"above asks a single number, this is {self}", hint="argmax picks one of several")
+            raise AbwError(
+                f"above needs a value of one number, not {self}", hint="argmax picks one of several"
+            )
         found: bool = (self._net() or _gone()).ask(question("above", (self.ref,), float(limit)))
         return found
 
@@ -112,13 +114,13 @@ class Value:
         return f"Value {list(self.shape)}{net.shown(self.ref) if net else ''}"
 
     def __bool__(self) -> NoReturn:
-        raise TypeError("a value is neither true nor false: ask it, value.above(0)")
+        raise TypeError("a value is neither true nor false: use value.above(0)")
 
     def __float__(self) -> NoReturn:
-        raise TypeError("ask a value for its numbers: value.value()")
+        raise TypeError("a value has to be asked for its numbers: value.value()")
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError("ask a value for its numbers: value.value()")
+        raise TypeError("a value has to be asked for its numbers: value.value()")
 
 
 def value_class(net: Owner, shape: tuple[int, ...]) -> type[Value]:
@@ -139,17 +141,19 @@ def owner(value: Value) -> Owner:
 def refuse_best(values: object) -> NoReturn:
     """Raise what is wrong with the values given to `abw.best`."""
     if not isinstance(values, Sequence) or not all(isinstance(value, Value) for value in values):
-        raise TypeError("best picks among several values: abw.best(k, [value, …])")
+        raise TypeError("abw.best takes a list of values: abw.best(k, [value, …])")
     if not values:
-        raise AbwError("best needs a value")
+        raise AbwError("abw.best needs at least one value")
     if len({owner(value) for value in values}) > 1:
-        raise AbwError("best of values of several nets")
+        raise AbwError("abw.best needs values of one net")
     shapes = ", ".join(sorted({str(list(value.shape)) for value in values}))
-    raise AbwError(f"best of values of several shapes: {shapes}")
+    raise AbwError(f"abw.best needs values of one shape, not {shapes}")
 
 
 def _gone() -> NoReturn:
-    raise AbwError("the value's net is gone", hint="keep what abw.cells gave as long as its values")
+    raise AbwError(
+        "the value's net is gone", hint="keep the result of abw.cells as long as you use its values"
+    )
 
 
 _BOOL = frozenset({bool})
@@ -161,5 +165,5 @@ def _mask(allowed: Sequence[bool], size: int) -> bytes:
     if len(mask) != size:
         raise AbwError(f"{len(mask)} are said to be allowed or not, of {size}")
     if 1 not in mask:
-        raise AbwError("nothing is allowed", hint="ask only where something can be chosen")
+        raise AbwError("nothing is allowed", hint="call it only where something can be chosen")
     return mask

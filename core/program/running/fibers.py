@@ -47,7 +47,7 @@ def require_program(function: object) -> None:
         raise AbwError(f"a program is a function of one instance, not {type(function).__name__}", hint=hint)
     called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
     if any(map(inspect.iscoroutinefunction, (function, called))) or inspect.isasyncgenfunction(called):
-        raise AbwError("a program that is asynchronous cannot be run", hint=ASYNC)
+        raise AbwError("asynchronous programs cannot be run", hint=ASYNC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,7 @@ class GeneratorFiber(Fiber):
         """Give what it is to yield. Errors: AbwError where another question waits for that."""
         noting = self._noting
         if self._asked is not None or (noting is not None and noting.asking.value == TO_YIELD):
-            raise AbwError("what was asked before was not yielded", hint=_YIELD)
+            raise AbwError("an earlier question was not yielded", hint=_YIELD)
         self._asked = asked
         return asked
 
@@ -267,7 +267,7 @@ class GeneratorFiber(Fiber):
         """Say why it stopped: it yielded this (`sent` is 1), or returned it (0)."""
         if not sent:
             if self._forget():
-                return Failed(AbwError("what was asked last was not yielded", hint=_YIELD))
+                return Failed(AbwError("the last question was not yielded", hint=_YIELD))
             return Done(got)
         noting = self._noting
         if (got is ARGMAX or got is ABOVE) and noting is not None and noting.asking.value == TO_YIELD:

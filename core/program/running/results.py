@@ -89,14 +89,14 @@ def _changed(thing: Any, change: Callable[[Value], object], within: set[int]) ->
     if id(thing) in within:
         raise AbwError(
             f"the returned value contains itself: a {type(thing).__name__} is a part of its parts",
-            hint="leave the way back out, as a node's parent",
+            hint="leave out references back, such as a node's parent",
         )
     within.add(id(thing))
     made: Any = thing
     if isinstance(thing, dict):
         if any(_holds(key) for key in thing):
             raise AbwError(
-                "a dict with values for keys is returned", hint="arrays have no hash: (key, value)"
+                "the function returned a dict with values as keys", hint="arrays have no hash: (key, value)"
             )
         changed = _changes(thing.items(), change, within)
         if changed:
@@ -146,12 +146,12 @@ def _refuse(thing: object) -> None:
     if isawaitable(thing):
         if iscoroutine(thing):
             thing.close()
-        raise AbwError("a program that is asynchronous cannot be run: a coroutine is returned", hint=ASYNC)
+        raise AbwError("asynchronous programs cannot be run: the function returned a coroutine", hint=ASYNC)
     if isinstance(thing, Iterator):
         hint = "return list(…) of it; a generator function is given to net.run itself"
         raise AbwError(f"a {type(thing).__name__} is returned, which is not run to its end", hint=hint)
     if isinstance(thing, AbstractSet) and any(map(_holds, thing)):
-        raise AbwError("a set of values is returned", hint="arrays have no hash: return a list")
+        raise AbwError("the function returned a set of values", hint="arrays have no hash: return a list")
     if isinstance(thing, dict | AbstractSet) or not hasattr(thing, "__dict__"):
         return
     for name, held in vars(thing).items():

@@ -89,7 +89,7 @@ class BatchRunner:
         Errors: AbwError inside of another program.
         """
         if self._current is not None or self._going:
-            raise AbwError("a program cannot begin another one's instances", hint="abw.each(function, items)")
+            raise AbwError("a program cannot start other instances", hint="abw.each(function, items)")
         fiber = self._fibers.make(function, item, self._noting)
         task = Task((number,), len(self._numbers) << OWNER, fiber=fiber)
         self._numbers.append(number)
@@ -210,7 +210,8 @@ class BatchRunner:
             return current.fiber.wait(asked)
         if isinstance(asked, Branches):
             raise AbwError(
-                "each is for programs", hint="in a scope: [batch(function, item) for item in items]"
+                "abw.each works only in programs",
+                hint="in a scope: [batch(function, item) for item in items]",
             )
         self.advance()
         found = self._answers([asked])[0]

@@ -17,7 +17,7 @@ from abw.core.program.running.fibers import Asked, Done, Failed, Fiber
 Path = tuple[int, ...]
 # What was asked and answered, by owner it is.
 Log = dict[Path, list[tuple[Ask, Answer]]]
-GONE = "its memory is taken"
+GONE = "its memory has been reused"
 KEEP = "return values from the program: they are arrays then, which stay"
 
 

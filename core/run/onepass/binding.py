@@ -248,7 +248,7 @@ class _Writer:
         if name in schema.derived:
             return self._derived(name, schema.derived[name])
         if name not in schema.links and not schema.members(name):
-            raise CannotPassError(f"link '{name}' is made by no compiled stage")
+            raise CannotPassError(f"link '{name}' has no compiled stage")
         match name:
             case "left":
                 return self._once(name, op.FIRST_CHILD, self._link("right"))
@@ -294,7 +294,7 @@ class _Writer:
         if name == "coin":
             return self._once(name, op.COIN)
         if name not in self.made or self.model.schema.fields[name].text:
-            raise CannotPassError(f"field '{name}' is read by no compiled stage")
+            raise CannotPassError(f"field '{name}' has no compiled stage")
         return self.made[name]
 
     def _lookup(self, table: int, name: str) -> int:
@@ -318,7 +318,7 @@ class _Writer:
         """The rows of words."""
         if table.vocab is None:
             if self.model.weights.file:
-                raise CannotPassError(f"table '{table.name}' has weights and no vocabulary")
+                raise CannotPassError(f"table '{table.name}' has weights but no vocabulary")
             return self._once((texts, number), op.HASHED, texts, table.rows)
         self.vocabularies.append(vocabulary_of(table.vocab.rows))
         unknown = -1 if table.unknown is None else table.unknown

@@ -60,7 +60,7 @@ def refusal(model: Model, networks: Networks, policy: Policy) -> str:
         (growth and growth.phases.after, "the model grows, and types run after growth"),
         (
             growth and any(answer.fields for answer in model.answers.values()),
-            "the model grows, and outputs stand with fields of the vertices",
+            "the model grows, and outputs have fields of vertices",
         ),
         (networks.groups, "types are grouped (--group)"),
         (networks.equal and networks.equal.mode == "on", "equal nodes are looked for (--dedup on)"),
@@ -261,7 +261,7 @@ def _binding(model: Model, networks: Networks) -> tuple[Stage, Binding]:
         if there:
             raise CannotPassError(f"the data have `{what}`")
     if any(answer.fields for answer in model.answers.values()):
-        raise CannotPassError("outputs stand with fields of the vertices")
+        raise CannotPassError("outputs have fields of vertices")
     of = networks.cells, networks.program, read.columns, networks.growth_model
     return read.stage, binding_of(model, *of)
 

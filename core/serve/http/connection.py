@@ -190,7 +190,7 @@ class Connection(asyncio.Protocol):
             self._stay(piece[upgrade.args[0] :])
             return
         except httptools.HttpParserError:
-            self._refuse(*(self._wrong or (400, "this is no request of HTTP")))
+            self._refuse(*(self._wrong or (400, "this is not an HTTP request")))
             return
         if self._unknown > HEADER:
             self._refuse(431, f"a header has {HEADER} bytes at most")
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
         """Parse a request again without its wish to go on in another protocol; `rest` follows its head."""
         method = self._parser.get_method()
         if method == b"CONNECT":
-            self._refuse(400, "this is no request of HTTP")
+            self._refuse(400, "this is not an HTTP request")
             return
         self._parser = httptools.HttpRequestParser(self)
         kept = {k: v for k, v in self._headers.items() if k not in (b"connection", b"upgrade")}
@@ -401,7 +401,7 @@ class Connection(asyncio.Protocol):
         if self._too_large:
             self._refuse(413, self._large())
         else:
-            self._refuse(408, f"the request did not come within {self._site.timeout:g} s")
+            self._refuse(408, f"the request was not complete within {self._site.timeout:g} s")
 
     def _probe(self, number: int) -> None:
         """Send a piece of the beginning of every answer; writing fails if the client has gone."""

@@ -253,7 +253,7 @@ class Service:
                 raise BodyError(503, "the model is not ready yet")
             if (coding := exchange.headers.get(b"content-encoding", b"identity")) != b"identity":
                 said = coding.decode("latin-1")
-                raise BodyError(415, f"requests are not decompressed: content-encoding {said}")
+                raise BodyError(415, f"content-encoding {said} is not supported")
             if model.queue.full:
                 raise self._full(model)
             request = parse(model, model.about)

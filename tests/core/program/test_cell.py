@@ -200,7 +200,7 @@ def test_what_a_cell_cannot_do_is_refused(net: Net) -> None:
         net.cell(lambda_called("step"))
     with pytest.raises(AbwError, match="already has 'run'"):
         net.cell(lambda_called("run"))
-    with pytest.raises(AbwError, match="cells are made before"):
+    with pytest.raises(AbwError, match="cells cannot be added while the net runs"):
         net.run(lambda _: net.cell(reads), [0])
 
 

@@ -261,7 +261,7 @@ def test_what_is_not_finite_is_of_all_its_instances(tmp_path: Path) -> None:
 
 def test_granularity_graph_has_no_equal_calls(tmp_path: Path) -> None:
     net = net_of(tmp_path, "cpu", "on")
-    with pytest.raises(AbwError, match="granularity graph schedules instances of one structure alike"):
+    with pytest.raises(AbwError, match="granularity graph cannot leave out equal calls"):
         net.run(lambda _: net.step(net.start, net.start), [0], granularity="graph")
     net = small(tmp_path)
     net._session.how = replace(net._session.how, dedup="auto")

@@ -186,9 +186,9 @@ def endless(net: Net) -> list[Any]:
 
 
 UNRETURNED: dict[str, tuple[Any, str]] = {
-    "a set": (lambda net: {net.start}, "a set of values is returned"),
-    "pairs in a set": (lambda net: frozenset({(1, net.start)}), "a set of values is returned"),
-    "keys": (lambda net: {net.start: 1}, "a dict with values for keys"),
+    "a set": (lambda net: {net.start}, "the function returned a set of values"),
+    "pairs in a set": (lambda net: frozenset({(1, net.start)}), "the function returned a set of values"),
+    "keys": (lambda net: {net.start: 1}, "a dict with values as keys"),
     "a generator": (lambda net: (net.words[i] for i in range(3)), "a generator is returned"),
     "a map": (lambda net: map(net.words.get, range(3)), "a map is returned"),
     "a coroutine": (lambda net: waits(3), "asynchronous"),
@@ -369,7 +369,7 @@ def test_above_asks_a_single_number(net: Net) -> None:
 
 MISTAKES = {
     "a shape": (lambda net: net.step(net.start, net.gate(net.start)), r"wants \[6\], this is \[1\]"),
-    "no value": (lambda net: net.step(net.words[1], "h"), "wants a value or numbers, not str"),
+    "no value": (lambda net: net.step(net.words[1], "h"), "needs a value or numbers, not str"),
     "too few": (lambda net: net.step(net.words[1]), "missing 1 required positional argument: 'h'"),
     "a row": (lambda net: net.words[20], "has no row 20"),
     "no row": (lambda net: net.words[1.5], "is a number or a word, not 1.5"),
@@ -377,17 +377,17 @@ MISTAKES = {
     "a dim": (lambda net: net.zeros("hiden"), "did you mean 'hidden'"),
     "a mask": (lambda net: net.score(net.start, net.start).argmax([True]), "1 are said to be allowed"),
     "nothing": (lambda net: net.score(net.start, net.start).argmax([False] * 3), "nothing is allowed"),
-    "above": (lambda net: net.score(net.start, net.start).above(0), "above asks a single number"),
+    "above": (lambda net: net.score(net.start, net.start).above(0), "above needs a value of one number"),
     "truth": (lambda net: 1 if net.gate(net.start) else 0, "neither true nor false"),
     "a number": (lambda net: float(net.gate(net.start)), "value.value()"),
     "an array": (lambda net: np.asarray(net.gate(net.start)), "value.value()"),
-    "no scores": (lambda net: abw.best(2, []), "best needs a value"),
+    "no scores": (lambda net: abw.best(2, []), "abw.best needs at least one value"),
     "none best": (lambda net: abw.best(0, [net.score(net.start, net.start)]), "cannot pick 0"),
     "half a best": (lambda net: abw.best(1.5, [net.score(net.start, net.start)]), "cannot pick 1.5"),
-    "best of one": (lambda net: abw.best(1, net.score(net.start, net.start)), "picks among several values"),
+    "best of one": (lambda net: abw.best(1, net.score(net.start, net.start)), "takes a list of values"),
     "odd plus": (lambda net: abw.best(1, [net.score(net.start, net.start)], [np.nan]), "NaN or infinity"),
     "plus": (lambda net: abw.best(1, [net.score(net.start, net.start)], []), "plus has 0 numbers"),
-    "a run inside": (lambda net: net.run(len, [[]]), "the net runs already"),
+    "a run inside": (lambda net: net.run(len, [[]]), "the net is already running"),
 }  # fmt: skip
 
 
@@ -413,11 +413,11 @@ def test_unknown_names_are_told(net: Net) -> None:
 
 
 def test_cells_are_called_by_programs_alone(net: Net) -> None:
-    with pytest.raises(AbwError, match="called by programs that run"):
+    with pytest.raises(AbwError, match="called only in a running program"):
         net.step(net.start, net.start)
-    with pytest.raises(AbwError, match="asked by programs that run"):
+    with pytest.raises(AbwError, match="asked for only in a running program"):
         net.start.argmax()
-    with pytest.raises(AbwError, match="called by a program"):
+    with pytest.raises(AbwError, match="called only in a running program"):
         abw.each(len, [])
 
 
@@ -550,5 +550,5 @@ def test_a_word_s_row_is_a_spec_s(tmp_path: Path) -> None:
     assert set(net.words) == {"two", "three", 1}
     (tmp_path / "lib.yaml").write_text(text.replace(", unknown: <unk>", ""))
     strict = abw.cells(tmp_path / "lib.yaml", threads=1)
-    with pytest.raises(AbwError, match="'three' is no word of table 'words'"):
+    with pytest.raises(AbwError, match="'three' is not a word of table 'words'"):
         strict.run(lambda word: strict.words[word], ["three"])

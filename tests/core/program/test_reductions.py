@@ -161,12 +161,12 @@ def test_mistakes(tmp_path: Path) -> None:
         lambda: net.max([net.start, net.score(net.start, net.start)]),
         r"max of values of several shapes: \[6\], \[3\]",
     )
-    refused(lambda: net.mean([net.start, "no"]), "mean wants a value or numbers, not str")
+    refused(lambda: net.mean([net.start, "no"]), "mean needs a value or numbers, not str")
     refused(lambda: net.sum([net.start, [1.0]]), r"sum wants \[6\], this is \[1\]")
     refused(lambda: net.attend(net.start, [net.start], [net.start] * 2), "1 keys for 2 values")
     refused(lambda: net.attend(net.start, [net.start], [net.start], heads=4), "no 4 equal parts")
     refused(lambda: net.attend(None, [net.start] * 2, [net.start] * 2), r"keys of \[6\] for a query of \[1\]")
-    with pytest.raises(AbwError, match="cells are called by programs that run"):
+    with pytest.raises(AbwError, match="cells can be called only in a running program"):
         net.sum([net.start, net.start])
     other = small(tmp_path)
     refused(lambda: net.sum([net.start, other.start]), "a value of another net")

@@ -280,7 +280,7 @@ def test_a_unix_socket_that_is_in_use_is_not_taken(tmp_path: Path) -> None:
         options = json.dumps({"uds": str(path)})
         command = [sys.executable, "-m", "tests.core.serve.stub", options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert "a server listens there" in done.stderr and "--uds names another file" in done.stderr
+        assert "another server listens there" in done.stderr and "--uds names another file" in done.stderr
         assert parsed(ask()).status == 200
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(20) == 0

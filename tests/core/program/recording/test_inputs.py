@@ -108,9 +108,9 @@ def test_plans_made_before_serve_programs_after(tmp_path: Path) -> None:
 MISTAKES = {
     "a size": ([1, 2], AbwError, r"input 'x' of step wants \[6\], this is \[2\]"),
     "a number": (3, AbwError, "this is one number"),
-    "a text": ("six", TypeError, "wants a value or numbers, not str"),
-    "nothing": (None, TypeError, "wants a value or numbers, not NoneType"),
-    "truth": ([True] * 6, TypeError, "wants a value or numbers, not list"),
+    "a text": ("six", TypeError, "needs a value or numbers, not str"),
+    "nothing": (None, TypeError, "needs a value or numbers, not NoneType"),
+    "truth": ([True] * 6, TypeError, "needs a value or numbers, not list"),
     "ragged": ([[1, 2], [3]], TypeError, "not list"),
     "not a number": ([1, 2, 3, 4, 5, float("nan")], AbwError, r"is given nan at \[5\]"),
     "too large": ([1e300] * 6, AbwError, r"is given 1e\+300 at \[0\]"),
@@ -139,7 +139,7 @@ def test_numbers_belong_to_their_run(net: Net) -> None:
                 net.run(program, [0], eager=eager)
     found = net.run(lambda n: kept[0] if n else n, [0, 1], errors="return")
     assert found[0] == 0 and isinstance(found[1], AbwError)
-    with pytest.raises(AbwError, match="called by programs that run"):
+    with pytest.raises(AbwError, match="called only in a running program"):
         net.input([0.0] * 6)
     with pytest.raises(AbwError, match=r"net.input wants \[6\]"):
         net.run(lambda _: net.input([1, 2]), [0])

@@ -72,13 +72,13 @@ def test_what_is_no_right_call_is_refused_alike(tmp_path: Path, made: Any) -> No
                 net.step(*arguments)
         with pytest.raises(TypeError, match="step"):
             net.step(zero, y=zero)
-        with pytest.raises(TypeError, match="input 'h' of step wants a value"):
+        with pytest.raises(TypeError, match="input 'h' of step needs a value"):
             net.step(zero, "three")
         with pytest.raises(AbwError, match="this is a value of another net"):
             net.step(zero, other.zeros("hidden"))
         with pytest.raises(AbwError, match=r"input 'x' of step wants \[6\], this is \[3\]"):
             net.step(net.score(zero, zero), zero)
-    with pytest.raises(AbwError, match="cells are called by programs that run"):
+    with pytest.raises(AbwError, match="cells can be called only in a running program"):
         net.step(zero, zero)
     assert [*inspect.signature(net.score).parameters] == ["x", "y"]
     assert is_cell(net.score) and not is_cell(net.run) and not is_cell(len)
@@ -114,7 +114,7 @@ def test_values_and_nets_are_freed(tmp_path: Path) -> None:
     del net, first, second
     gc.collect()
     assert gone() is not None  # a cell is as good as its net
-    with pytest.raises(AbwError, match="cells are called by programs"):
+    with pytest.raises(AbwError, match="called only in a running program"):
         step(value, value)
     del step
     gc.collect()

@@ -243,12 +243,12 @@ def test_mistakes(tmp_path: Path) -> None:
             trainer.step(program, [0])
 
     refused("no loss was said", lambda _: net.step(net.start, net.start))
-    refused("there is a target 3, and 3 scores", lambda _: net.loss(net.score(net.start, net.start), 3))
+    refused("target 3 is not one of 3 classes", lambda _: net.loss(net.score(net.start, net.start), 3))
     refused("the number of a class, not 0.5", lambda _: net.loss(net.score(net.start, net.start), 0.5))
     refused("6 finite numbers", lambda _: net.loss(net.start, [1, 2], "squared"))
     refused("loss cannot be 'hinge'", lambda _: net.loss(net.start, 1, "hinge"))
-    refused("has no gradient", lambda _: net.loss(net.input([1.0] * 6), 1))
-    refused("loss is of a value of this net", lambda _: net.loss(3.0, 1))
+    refused("have no gradient", lambda _: net.loss(net.input([1.0] * 6), 1))
+    refused("loss needs a value of this net", lambda _: net.loss(3.0, 1))
     with pytest.raises(ZeroDivisionError):
         trainer.step(lambda _: 1 // 0, [0])
     flat = trainer.flat.copy()

@@ -126,7 +126,7 @@ def test_mistakes(folder: Path) -> None:
         assert not [*(folder / ".abw" / "training").glob("0*")]
 
     refused("silent", "no loss was said")
-    refused("wrong", r"data.jsonl:\d+ \(instance \d+\): there is a target [345], and 3 scores")
+    refused("wrong", r"data.jsonl:\d+ \(instance \d+\): target [345] is not one of 3 classes")
     (folder / "cells.yaml").write_text(CELLS.replace("train: {", "train: {loss: 3, "))
     with pytest.raises(AbwError, match="unknown key 'loss' in train"):
         train_program("reader.py:classify", HOW)
