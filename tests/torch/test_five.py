@@ -83,6 +83,19 @@ def test_a_state_dict_loaded_between_calls_counts():
         assert_alike([other(*i) for i in zip(*columns, strict=True)], fast(*columns))
 
 
+def test_what_is_written_through_data_counts():
+    model, columns = five("child-sum")
+    fast = batch(model)
+    for factor in (0.5, 2.0, 0.9):
+        for p in model.parameters():
+            p.data.mul_(factor)
+        theirs = gradients(model, [model(*i) for i in zip(*columns, strict=True)])
+        for name, gradient in gradients(model, fast(*columns)).items():
+            assert_alike(theirs[name], gradient, 1e-5)
+        with torch.no_grad():
+            assert_alike([model(*i) for i in zip(*columns, strict=True)], fast(*columns))
+
+
 def test_copies_and_pickles_run_for_themselves():
     model, columns = five("plans")
     fast = batch(model)

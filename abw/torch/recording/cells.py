@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from abw.core.base.errors import AbwError, Span
@@ -116,6 +117,7 @@ class Cells:
         self._zeros: dict[int, int] = {}
         self._versions: Any = None
         self._held: list[torch.Tensor] = []
+        self._bits: list[Any] = []
         self._moved = 0
         self._number = next(_NUMBERS)
         chosen, how = get_policy(policy), How(policy, threads, 0)
@@ -386,11 +388,15 @@ class Cells:
         return Params(tuple(values), tuple(table.detach().numpy() for table in self.tables))
 
     def versions(self) -> tuple[Any, ...]:
-        """What changes whenever a parameter is changed or replaced."""
+        """What changes whenever a parameter is changed or replaced.
+
+        PyTorch does not count what is written through `p.data`: the sums of the bits tell.
+        """
         tensors = (*self.params, *self.tables)
         if len(self._held) != len(tensors) or not all(map(torch.Tensor.is_set_to, self._held, tensors)):
             self._held, self._moved = [t.detach() for t in tensors], self._moved + 1
-        return self._moved, *[t._version for t in tensors]
+            self._bits = [part for t in self._held if t.is_contiguous() for part in _bits(t)]
+        return self._moved, *[t._version for t in tensors], *map(np.add.reduce, self._bits)
 
     def begin(self) -> None:
         """Get ready for a mini-batch, with the parameters as they are."""
@@ -457,6 +463,13 @@ class Cells:
         if said not in self.notes:
             self.notes[said] = None
             warnings.warn(f"{place()}: {said}", stacklevel=2)
+
+
+def _bits(tensor: torch.Tensor) -> list[Any]:
+    """A tensor's memory as whole numbers, of 8 bytes and what is left."""
+    words = tensor.numpy().reshape(-1).view(np.int32)
+    even = len(words) & ~1
+    return [part for part in (words[:even].view(np.int64), words[even:]) if len(part)]
 
 
 def _same(n: int) -> Cell:
