@@ -203,7 +203,8 @@ class Dispatcher:
         """Send an engine what runs next; returns whether it has something to do.
 
         A server that is late in hearing that an engine is done, because thousands of clients ask, sends more
-        mini-batches ahead, so that the engine does not wait for it.
+        mini-batches ahead, so that the engine does not wait for it; no pieces of large requests, for which
+        small ones would wait.
         """
         now = time.monotonic()
         ahead = min(self._lag, AHEAD * self.limits.timeout)
@@ -211,7 +212,7 @@ class Dispatcher:
             sum(batch.instances for batch in link.batches) * self._pace.each < ahead
             and not self.queue.suspicious
         ):
-            pieces = self.queue.take(now, self._pace.piece)
+            pieces = self.queue.take(now, 0 if link.batches else self._pace.piece)
             if not pieces:
                 break
             batch = link.send(pieces, now, large=self.queue.large(pieces[0].waiting))

@@ -57,14 +57,15 @@ class RequestQueue(Generic[T]):
     """A queue for at most `room` instances, of which mini-batches have `batch`; gone requests take no room.
 
     First come, first served, among small requests and among large ones, which take turns. A small request
-    runs in one mini-batch, a large one in pieces; after each it waits behind the other large ones.
-    `instances`: those that wait. `room` may change; an empty queue takes requests of up to its first value.
+    runs in one mini-batch, a large one in pieces; after each it waits behind the other large ones, and it
+    takes no room from small ones. `instances`: those that wait, `small` of them of small requests. `room` may
+    change; an empty queue takes requests of up to its first value.
     """
 
     def __init__(self, room: int, batch: int) -> None:
         self.room = self._most = room
         self.batch = batch
-        self.instances = 0
+        self.instances = self.small = 0
         self._small: deque[Waiting[T]] = deque()
         self._large: deque[Waiting[T]] = deque()
         self._suspects: deque[Waiting[T]] = deque()
@@ -84,7 +85,7 @@ class RequestQueue(Generic[T]):
     @property
     def full(self) -> bool:
         """Whether there is no room for a single instance."""
-        return self.instances > 0 and self.instances >= self.room
+        return self.small > 0 and self.small >= self.room
 
     def large(self, request: Waiting[T]) -> bool:
         """Whether a request runs in pieces."""
@@ -92,11 +93,18 @@ class RequestQueue(Generic[T]):
 
     def put(self, request: Waiting[T]) -> None:
         """Add a request. Raises FullError if there is no room for all of its instances."""
-        room = self.room if self.instances else self._most
-        if self.instances + request.instances > room:
+        large = self.large(request)
+        before = self.instances if large else self.small
+        if before + request.instances > (self.room if before else self._most):
             raise FullError
-        self.instances += request.instances
-        (self._large if self.large(request) else self._small).append(request)
+        self._count(request, request.instances)
+        (self._large if large else self._small).append(request)
+
+    def _count(self, request: Waiting[T], more: int) -> None:
+        """Note that `more` instances of a request wait."""
+        self.instances += more
+        if not self.large(request):
+            self.small += more
 
     def put_back(self, request: Waiting[T]) -> None:
         """Add a request that was taken and not answered, as a suspect, before all others."""
@@ -111,7 +119,7 @@ class RequestQueue(Generic[T]):
                 self._begin_again(request)
 
     def _begin_again(self, request: Waiting[T]) -> None:
-        self.instances += request.taken
+        self._count(request, request.taken)
         request.taken = 0
         request.attempt += 1
         request.parts.clear()
@@ -120,13 +128,13 @@ class RequestQueue(Generic[T]):
         """Drop a request; its room is free at once."""
         if not request.gone:
             request.gone = True
-            self.instances -= request.instances - request.taken
+            self._count(request, request.taken - request.instances)
 
     def take(self, now: float, piece: int) -> list[Piece[T]]:
         """Take a mini-batch: small requests, or instances of large ones; or one suspect.
 
-        While small requests come, mini-batches of large ones have `piece` instances, and small ones are next.
-        Requests whose deadline has passed are dropped.
+        While small requests come, mini-batches of large ones have `piece` instances (0: there are none), and
+        small ones are next. Requests whose deadline has passed are dropped.
         """
         while self._suspects:
             first = self._suspects.popleft()
@@ -135,9 +143,10 @@ class RequestQueue(Generic[T]):
         small, large = self._first(self._small, now), self._first(self._large, now)
         if small is not None:
             self._mixed_until = now + MEMORY
-        if large is not None and (small is None or self._turn_of_large):
+        room = self.batch if now > self._mixed_until else min(piece, self.batch)
+        if large is not None and room and (small is None or self._turn_of_large):
             self._turn_of_large = False
-            return self._pieces(now, min(piece, self.batch) if now <= self._mixed_until else self.batch)
+            return self._pieces(now, room)
         self._turn_of_large = True
         return self._whole(now)
 
@@ -179,5 +188,5 @@ class RequestQueue(Generic[T]):
         """Take the next `count` instances of a request."""
         first = request.taken
         request.taken += count
-        self.instances -= count
+        self._count(request, -count)
         return Piece(request, first, request.taken, request.attempt)

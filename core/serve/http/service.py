@@ -160,10 +160,10 @@ class Service:
         model.metrics.took["refused"].add(0.0)
         self.count(429)
         waiting, refusal = self._refusals.get(model, (0, b""))
-        if waiting != model.queue.instances:
+        if waiting != model.queue.small:
             headers = self.date + _again(model)
             refusal = written(429, NDJSON, _why(self._full(model), NDJSON), headers)
-            self._refusals[model] = model.queue.instances, refusal
+            self._refusals[model] = model.queue.small, refusal
         return refusal
 
     def later(self, connection: Connection) -> bool:
@@ -273,7 +273,8 @@ class Service:
             self._timer = asyncio.get_running_loop().call_later(self.timeout, self._expire)
 
     def _full(self, model: Dispatcher) -> BodyError:
-        return BodyError(429, f"{model.queue.instances} instances wait, {model.queue.room} may")
+        waiting = model.queue.small if model.queue.full else model.queue.instances
+        return BodyError(429, f"{waiting} instances wait, {model.queue.room} may")
 
     def close(self, asked: Inference) -> None:
         """Let nothing run any more for a request."""

@@ -37,7 +37,9 @@ def test_each_instance_runs_once_while_somebody_waits(
     for step, a, b in steps:
         if step == "put":
             waiting = Waiting(len(every), a, now + b)
-            if sum(map(len, left.values())) + a > room:
+            small = [len(some) for w, some in left.items() if w.instances <= max(1, batch // SHARE)]
+            before = sum(small) if a <= max(1, batch // SHARE) else sum(map(len, left.values()))
+            if before + a > room:
                 with pytest.raises(FullError):
                     queue.put(waiting)
             else:
@@ -74,6 +76,8 @@ def test_each_instance_runs_once_while_somebody_waits(
         elif step == "tick":
             now += a
         assert queue.instances == sum(map(len, left.values()))
+        small = [len(some) for w, some in left.items() if w.instances <= max(1, batch // SHARE)]
+        assert queue.small == sum(small) and queue.full == (sum(small) >= room)
         assert len(queue) == sum(bool(some) for some in left.values())
 
 
@@ -109,6 +113,7 @@ def test_large_requests_take_turns_and_leave_room_for_small_ones() -> None:
     assert sizes(queue.take(0.0, 7)) == [("A", 7)]
     assert sizes(queue.take(MEMORY, 500)) == [("B", 64)]
     assert sizes(queue.take(MEMORY, 5)) == [("A", 5)]  # one may come again
+    assert queue.take(MEMORY, 0) == []
     assert sizes(queue.take(MEMORY + 0.01, 5)) == [("B", 64)]
 
 
@@ -116,11 +121,9 @@ def test_room_may_shrink_and_an_empty_queue_takes_any_request() -> None:
     queue: RequestQueue[str] = RequestQueue(100, 64)
     queue.room = 10
     queue.put(Waiting("large", 60, 1.0))
-    assert queue.full
     with pytest.raises(FullError):
-        queue.put(Waiting("one", 1, 1.0))
-    queue.take(0.0, 1)
-    assert not queue.full
+        queue.put(Waiting("large", 60, 1.0))
+    assert not queue.full  # for small ones
     for _ in range(10):
         queue.put(Waiting("one", 1, 1.0))
     assert queue.full
