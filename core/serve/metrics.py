@@ -54,21 +54,25 @@ class ModelMetrics:
         self.ready = False
 
 
-# Name, type and help of each metric; docs/serving.md lists them.
+# Name, type and help of each metric; docs/serving.md lists them. Of those of a model also its attribute.
 METRICS = {
     "abw_requests_total": ("counter", "Requests by HTTP status; 499: the client has gone"),
     "abw_request_seconds": ("histogram", "Seconds from a whole request to its answer, by result"),
-    "abw_queue_seconds": ("histogram", "Seconds from a whole request to the run of its first instance"),
-    "abw_batch_seconds": ("histogram", "Seconds that an engine took for a mini-batch"),
-    "abw_batch_instances": ("histogram", "Instances sent to an engine together"),
-    "abw_instances_run_total": ("counter", "Instances that an engine ran"),
-    "abw_instances_total": ("counter", "Instances whose answers a client got"),
-    "abw_instance_errors_total": ("counter", "Instances answered by an error"),
-    "abw_engine_restarts_total": ("counter", "Engines that died"),
-    "abw_loads_total": ("counter", "Times that weights were loaded anew"),
-    "abw_queue_instances": ("gauge", "Instances that wait"),
-    "abw_ready": ("gauge", "Whether requests are run"),
-    "abw_engines": ("gauge", "Engines that are ready, with the spare one"),
+    "abw_queue_seconds": (
+        "histogram",
+        "Seconds from a whole request to the run of its first instance",
+        "waited",
+    ),
+    "abw_batch_seconds": ("histogram", "Seconds that an engine took for a mini-batch", "run"),
+    "abw_batch_instances": ("histogram", "Instances sent to an engine together", "batch"),
+    "abw_instances_run_total": ("counter", "Instances that an engine ran", "ran"),
+    "abw_instances_total": ("counter", "Instances whose answers a client got", "answered"),
+    "abw_instance_errors_total": ("counter", "Instances answered by an error", "wrong"),
+    "abw_engine_restarts_total": ("counter", "Engines that died", "restarts"),
+    "abw_loads_total": ("counter", "Times that weights were loaded anew", "loads"),
+    "abw_queue_instances": ("gauge", "Instances that wait", "waiting"),
+    "abw_ready": ("gauge", "Whether requests are run", "ready"),
+    "abw_engines": ("gauge", "Engines that are ready, with the spare one", "ready_engines"),
     "abw_connections": ("gauge", "Open connections"),
     "abw_process_cpu_seconds_total": ("counter", "CPU seconds of a process"),
     "abw_process_resident_bytes": ("gauge", "Memory that a process holds"),
@@ -98,31 +102,25 @@ class Metrics:
             add("abw_requests_total", count, status=str(status))
         add("abw_connections", self.connections)
         processes = [("http", os.getpid())]
-        for name, model in models.items():
-            label = f'model="{_escaped(name)}"'
+        for model_name, model in models.items():
+            label = f'model="{_escaped(model_name)}"'
             for result, histogram in model.took.items():
-                found["abw_request_seconds"] += histogram.lines(
-                    "abw_request_seconds", f'{label},result="{result}"'
-                )
-            found["abw_queue_seconds"] += model.waited.lines("abw_queue_seconds", label)
-            found["abw_batch_seconds"] += model.run.lines("abw_batch_seconds", label)
-            found["abw_batch_instances"] += model.batch.lines("abw_batch_instances", label)
-            add("abw_instances_run_total", model.ran, model=name)
-            add("abw_instances_total", model.answered, model=name)
-            add("abw_instance_errors_total", model.wrong, model=name)
-            add("abw_engine_restarts_total", model.restarts, model=name)
-            add("abw_loads_total", model.loads, model=name)
-            add("abw_queue_instances", model.waiting, model=name)
-            add("abw_ready", int(model.ready), model=name)
-            add("abw_engines", model.ready_engines, model=name)
-            processes += [(f"{name} {place}", pid) for pid, place in model.engines.items()]
+                lines = histogram.lines("abw_request_seconds", f'{label},result="{result}"')
+                found["abw_request_seconds"] += lines
+            for name, (_, _, *attribute) in METRICS.items():
+                for value in (getattr(model, one) for one in attribute):
+                    if isinstance(value, Histogram):
+                        found[name] += value.lines(name, label)
+                    else:
+                        add(name, int(value), model=model_name)
+            processes += [(f"{model_name} {place}", pid) for pid, place in model.engines.items()]
         for process, pid in processes:
             for metric, value in _usage(pid):
                 add(metric, value, process=process, pid=str(pid))
-        lines = []
-        for name, (kind, about) in METRICS.items():
-            lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}", *found[name]]
-        return "\n".join(lines) + "\n"
+        text = []
+        for name, (kind, about, *_) in METRICS.items():
+            text += [f"# HELP {name} {about}", f"# TYPE {name} {kind}", *found[name]]
+        return "\n".join(text) + "\n"
 
 
 def _escaped(text: str) -> str:

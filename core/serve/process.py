@@ -18,7 +18,7 @@ from abw.core.base.memory import keep_freed_memory
 from abw.core.serve.answers import Reply
 from abw.core.serve.requests import Request
 from abw.core.serve.settings import Limits, Loading
-from abw.core.serve.wire import packed, receive
+from abw.core.serve.wire import messages, packed
 
 # Seconds after which finished answers are sent, so that they do not wait for a large instance.
 PATIENCE = 0.005
@@ -39,7 +39,8 @@ class Answering(Protocol):
 
 def serve(connection: socket.socket, open: Callable[..., Answering]) -> None:
     """Open the engine that the first message asks for, report it, and answer the messages that follow."""
-    first = receive(connection)
+    coming = messages(connection)
+    first = next(coming, None)
     if first is None:
         return
     try:
@@ -49,8 +50,8 @@ def serve(connection: socket.socket, open: Callable[..., Answering]) -> None:
         connection.sendall(packed({"failed": [failed.message, failed.hint, failed.exit_code]}))
         return
     connection.sendall(packed({"ready": engine.about()}))
-    while (message := receive(connection)) is not None:
-        _answer(connection, engine, {number: Request(*given) for number, given in message[0]})
+    for asked, _ in coming:
+        _answer(connection, engine, {number: Request(*given) for number, given in asked})
 
 
 def _answer(connection: socket.socket, engine: Answering, requests: Mapping[int, Request]) -> None:

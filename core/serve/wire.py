@@ -19,16 +19,6 @@ def packed(document: Any, payload: bytes = b"") -> bytes:  # noqa: ANN401 (what 
     return b"".join((_HEAD.pack(len(said), len(payload)), said, payload))
 
 
-def receive(connection: socket.socket) -> tuple[Any, bytes] | None:
-    """Receive the next message; None if the other end is closed."""
-    head = _exactly(connection, _HEAD.size)
-    if head is None:
-        return None
-    sizes = _HEAD.unpack(head)
-    body = _exactly(connection, sum(sizes))
-    return None if body is None else (orjson.loads(body[: sizes[0]]), body[sizes[0] :])
-
-
 class Frames:
     """Messages out of a stream of bytes, of which any number arrive at once."""
 
@@ -53,12 +43,8 @@ class Frames:
             yield message
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes | None:
-    parts = []
-    while size:
-        part = connection.recv(min(size, 1 << 20))
-        if not part:
-            return None
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
+def messages(connection: socket.socket) -> Iterator[tuple[Any, bytes]]:
+    """Yield the messages of a connection until it is closed."""
+    frames = Frames()
+    while data := connection.recv(1 << 16):
+        yield from frames.add(data)
