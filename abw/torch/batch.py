@@ -161,7 +161,8 @@ class Batched:
                 runner = session.begin("cell")
                 for scope in scopes:  # of helper classes, too
                     scope["isinstance"] = is_instance
-                tasks = [runner.begin(self._program, item, first + i) for i, item in enumerate(items)]
+                program = self._program
+                tasks = [runner.begin(program, item, first + i) for i, item in enumerate(items)]
                 outputs = None if cells.stale else self._finished(tasks, runner, items, first)
                 if outputs is not None:
                     done = runner

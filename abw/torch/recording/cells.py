@@ -57,14 +57,18 @@ def _stacked(rows: Sequence[Any]) -> Any:
             hint="write to a copy: x.clone()",
         )
     tensors = [row for row, _ in rows]
-    if len({row.shape for row in tensors}) > 1:
-        tensors = [row.reshape(-1) for row in tensors]
-    return torch.stack(tensors).detach().numpy()
+    try:
+        return torch.stack(tensors).detach().numpy()
+    except RuntimeError:  # of several shapes
+        return torch.stack([row.reshape(-1) for row in tensors]).detach().numpy()
 
 
 def _version(tensor: torch.Tensor) -> int:
-    """How often a tensor was written in place."""
-    return -1 if tensor.is_inference() else tensor._version
+    """How often a tensor was written in place; not counted in inference mode."""
+    try:
+        return int(tensor._version)
+    except RuntimeError:
+        return -1
 
 
 class TableRows(dict[int, Any]):
@@ -105,6 +109,8 @@ class Cells:
         self.seen_views: set[int] = set()
         self.seen_elements: dict[Any, set[int]] = {}
         self.ops: dict[Any, Any] = {}
+        # x[i] by the class of x and i
+        self.elements: dict[tuple[type, int], Callable[[Any], Any]] = {}
         self.regions: list[Any] = []
         self._param_number: dict[tuple[int, tuple[int, ...]], int] = {}
         self._classes: dict[Any, Any] = {}
@@ -329,13 +335,13 @@ class Cells:
             if held[2] != version:
                 raise CannotTrace("a tensor is written in place after it was computed with")
             return held[1]
-        shape = tensor.shape
         if tensor.dtype is not torch.float32 or tensor.is_cuda:
             raise CannotTrace(f"a tensor of {tensor.dtype} on {tensor.device}: float32 on the CPU is wanted")
+        shape = tensor.shape
         cls = self._classes.get((shape, False)) or self.value_class(tuple(shape))
         found, constant = cls(), self._inputs[cls._size]
         row = self.session.inputs.later(constant, (tensor, version))
-        found.ref = ((-1 - constant.first - row) << BITS) + found.kind_
+        found.ref = ((-1 - constant.first - row) << BITS) + cls.kind_
         self._given[id(tensor)] = (tensor, found, version)
         return found
 
@@ -435,6 +441,17 @@ class Cells:
                 return self.by_torch(name, args, kwargs)
             self.ops[key] = region
         return region.quick(*args, *kwargs.values())
+
+    def element(self, x: Any, i: int) -> Any:
+        """x[i]: a cell for each i, as long as these are few."""
+        found = DIRECT["__getitem__"](self, x, i)
+        if found is not NotImplemented:
+            return found
+
+        def install(function: Callable[[Any], Any]) -> None:
+            self.elements[type(x), i] = function
+
+        return self._one(self, "__getitem__", 1, (), (i,), install).slow(x)
 
     def refuse_learning(self, what: str) -> None:
         """Refuse what PyTorch computes amid a mini-batch where gradients are wanted: it would have none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
@@ -31,19 +32,33 @@ def _copied(x):
     return elementwise("mul", x, 1.0)
 
 
-def op_region(cells: Cells, name: str, arity: int, keywords: tuple[str, ...]) -> Region | None:
-    """An operation as a region, whose last arguments have these names; None for what cells do not have."""
+def op_region(
+    cells: Cells,
+    name: str,
+    arity: int,
+    keywords: tuple[str, ...],
+    fixed: tuple[Any, ...] = (),
+    install: Callable[[Callable[..., Any]], object] | None = None,
+) -> Region | None:
+    """An operation as a region; None for what cells do not have.
+
+    Its arguments are `arity` ones by their places, before those that are `fixed`, and one for each keyword.
+    """
     meaning = MEANINGS.get(name)
     if meaning is None or name in DECIDING:
         return None
 
+    def apart(args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (*args[:arity], *fixed), dict(zip(keywords, args[arity:], strict=True))
+
     def body(*args: Any) -> Any:
-        return meaning(*args[:arity], **dict(zip(keywords, args[arity:], strict=True)))
+        values, named = apart(args)
+        return meaning(*values, **named)
 
     def by_torch(args: tuple[Any, ...], why: str) -> Any:
-        return cells.by_torch(name, args[:arity], dict(zip(keywords, args[arity:], strict=True)), why)
+        return cells.by_torch(name, *apart(args), why)
 
-    return Region(cells, body, f"torch.{name}", one=True, otherwise=by_torch)
+    return Region(cells, body, f"torch.{name}", one=True, install=install, otherwise=by_torch)
 
 
 def _stack(cells: Cells, tensors: Any, dim: int = 0) -> Any:

@@ -93,7 +93,8 @@ def _viewing(cells: Any, size: torch.Size, name: str) -> Any:
 
 def _item(self: Any, key: Any) -> Any:
     if key.__class__ is int:
-        return self.cells.op("__getitem__", self, key)
+        known = self.cells.elements.get((self.__class__, key))
+        return self.cells.element(self, key) if known is None else known(self)
     items = key if type(key) is list else None
     if isinstance(key, Ints | torch.Tensor) and key.dtype == torch.int64 and key.ndim == 1:
         items = key.tolist()

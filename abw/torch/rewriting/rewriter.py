@@ -48,6 +48,7 @@ class Rewriter:
         self.again, self.times = False, self.times + 1
         self.cells.regions.clear()
         self.cells.ops.clear()
+        self.cells.elements.clear()
         self.modes.clear()
         self._watched: list[tuple[Any, Any]] = []
         self.scopes: dict[int, dict[str, Any]] = {}

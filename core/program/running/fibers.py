@@ -105,12 +105,14 @@ class Fibers:
     def __init__(self) -> None:
         self._free: list[Any] = []
         self._thread = 0
+        self._function: Program | None = None
+        self._generates = False
         self.hub: Any = None
         self.context = contextvars.copy_context()
 
     def begin(self) -> None:
         """Let fibers switch back to the caller of this."""
-        self.context = contextvars.copy_context()
+        self.context, self._function = contextvars.copy_context(), None
         if greenlet is None:
             return
         self.hub = greenlet.getcurrent()
@@ -119,7 +121,9 @@ class Fibers:
 
     def make(self, function: Program, item: object, noting: MachineRecorder | None) -> Fiber:
         """Make a fiber of a function on an item; `noting` is what notes its questions, if anything does."""
-        if inspect.isgeneratorfunction(function):
+        if function is not self._function:  # asking takes a microsecond
+            self._function, self._generates = function, inspect.isgeneratorfunction(function)
+        if self._generates:
             return GeneratorFiber(function, item, noting)
         return Fiber(function, item) if greenlet is None else GreenletFiber(self, function, item)
 
