@@ -222,7 +222,7 @@ class Feed:
                     blocks = [self._joined(blocks)]
                     yield self._lines(found, waits=True)
                 more = self._read(self._block(lines, found, held))
-                blocks.append(more)
+                blocks += [more] if more else []
                 found, held = found + newlines(np.frombuffer(more, np.uint8)), held + len(more)
             blocks = [self._joined(blocks)]
             if found < lines:

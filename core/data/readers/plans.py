@@ -19,7 +19,7 @@ from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import Lazy, inverse, single
 from abw.core.data.readers import planscan as scan
 from abw.core.data.readers.jsonscan import texts
-from abw.core.data.readers.jsontokens import TOO_LARGE, Doubles, json_of
+from abw.core.data.readers.jsontokens import TOO_LARGE, json_of
 from abw.core.ir import plans
 from abw.core.ir.formats import SCHEMAS
 
@@ -64,18 +64,17 @@ def read_plans(feed: Feed, skip: int, limit: int) -> Instances:
     count, values = room.counts[:2].tolist()
     start = np.append(rows[0], count).astype(np.int64)
     kind, vertex = room.kind[:count], room.vertex[:3, :count]
-    value = room.value[:, :values]
     return Instances(
         SCHEMAS["plans"],
         kind,
         start,
         _links(start, vertex),
-        *_fields(source, kind, value),
+        *_fields(source, kind, room, values),
         source.path,
         line,
         numbers,
         None,
-        _numbers(value, room.number),
+        _numbers(room, values),
     )
 
 
@@ -101,25 +100,27 @@ def _links(start: NDArray[np.int64], vertex: Ints) -> Lazy[Link]:
     )
 
 
-def _of(value: Ints, field: int) -> Ints:
-    """The places of a field's values, by vertex: where one has several, of its last one."""
-    at = np.flatnonzero(value[0] == field)
-    vertex = value[1, at]
+def _of(room: scan.PlanRoom, values: int, field: int) -> tuple[NDArray[np.intp], Ints]:
+    """The places of a field's values and their vertices, in order: where one has several, its last one."""
+    at = np.flatnonzero(room.field[:values] == field)
+    vertex = room.owner[at]
     if (vertex[1:] <= vertex[:-1]).any():
-        at = at[np.argsort(vertex, kind="stable")]
-        vertex = value[1, at]
-        at = at[np.append(vertex[1:] != vertex[:-1], True)]
-    return at.astype(np.int32)
+        order = np.argsort(vertex, kind="stable")
+        at, vertex = at[order], vertex[order]
+        last = np.append(vertex[1:] != vertex[:-1], True)
+        at, vertex = at[last], vertex[last]
+    return at, vertex
 
 
-def _fields(source: Source, kind: Bytes, value: Ints) -> tuple[Lazy[Ints], Lazy[list[str]]]:
+def _fields(
+    source: Source, kind: Bytes, room: scan.PlanRoom, values: int
+) -> tuple[Lazy[Ints], Lazy[list[str]]]:
     """The words and kinds of nodes, and the distinct words."""
 
     def words(field: int) -> tuple[Ints, list[str]]:
-        at = _of(value, field)
+        at, vertex = _of(room, values, field)
         numbers = np.full(len(kind), -1, np.int32)
-        number, found = texts(source.data, value[2, at], value[3, at])
-        numbers[value[1, at]] = number
+        numbers[vertex], found = texts(source.data, room.span[at, 0], room.span[at, 1])
         return numbers, found
 
     names = {name: number for number, name in enumerate(scan.FIELDS) if number >= len(scan.NUMBERS)}
@@ -138,21 +139,20 @@ def _fields(source: Source, kind: Bytes, value: Ints) -> tuple[Lazy[Ints], Lazy[
     return Lazy({**fields, "kind": kinds}), Lazy({name: partial(vocabulary, name) for name in names})
 
 
-def _numbers(value: Ints, number: Doubles) -> Lazy[Values]:
-    def values(field: int) -> Values:
-        at = _of(value, field)
-        return Values(value[1, at], number[at].astype(np.float32)[:, None])
+def _numbers(room: scan.PlanRoom, values: int) -> Lazy[Values]:
+    def numbers(field: int) -> Values:
+        at, vertex = _of(room, values, field)
+        return Values(vertex, room.number[at].astype(np.float32)[:, None])
 
-    return Lazy({scan.FIELDS[n]: partial(values, n) for n in range(len(scan.NUMBERS))})
+    return Lazy({scan.FIELDS[n]: partial(numbers, n) for n in range(len(scan.NUMBERS))})
 
 
 def _read_hard(source: Source, room: scan.PlanRoom, rows: Ints) -> None:
     """Read numbers again that compiled code may have missed by a digit. Errors: DataError."""
-    for m in room.hard[: room.counts[2]].tolist():
-        begin, end = room.value[2:, m].tolist()
+    for m, begin, end in room.hard[:, : room.counts[2]].T.tolist():
         room.number[m] = float(source.data[begin:end])
         if abs(room.number[m]) >= TOO_LARGE:
-            plan = np.searchsorted(rows[0], room.value[1, m], "right") - 1
+            plan = np.searchsorted(rows[0], room.owner[m], "right") - 1
             _refuse(source, scan.LARGE, begin, int(rows[2, plan]))
 
 

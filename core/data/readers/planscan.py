@@ -83,17 +83,20 @@ class Names(NamedTuple):
 
 class PlanRoom(NamedTuple):
     """Where `scan_plans` writes: of a vertex its kind, and `vertex` (4, V): parent, first and second child
-    (-1: none), whether it is an InitPlan or SubPlan. `value` (4, m): a value's field, vertex and offsets;
-    `number` (m,) what it is. `hard` (m,) are the values whose numbers are to be read again. `rows` (3, n):
-    of a plan the first vertex, the line, the offset. `stack` (3, DEEPEST): what is open, whose, since where.
+    (-1: none), whether it is an InitPlan or SubPlan. Of a value its `field` (m,) and vertex, `owner` (m,);
+    a number is in `number` (m,), the offsets of a text in `span` (m, 2), the same memory. `hard` (3, m) are
+    values whose numbers are to be read again, and the offsets of these. `rows` (3, n): of a plan the first
+    vertex, the line, the offset. `stack` (3, DEEPEST): what is open, whose, since where.
     `counts` (4,) say how many vertices, values, hard numbers and lines there are. `next` (keys + 1,): the key
     that came last behind each.
     """
 
     kind: Bytes
     vertex: Ints
-    value: Ints
+    field: Bytes
+    owner: Ints
     number: Doubles
+    span: Ints
     hard: Ints
     rows: Ints
     stack: Ints
@@ -104,12 +107,15 @@ class PlanRoom(NamedTuple):
 def room_of(size: int) -> PlanRoom:
     """Room for what a text of so many bytes can hold at most."""
     vertices, values = size // 5 + 4, size // 8 + 4
+    number = np.empty(values)
     return PlanRoom(
         np.empty(vertices, np.uint8),
         np.empty((4, vertices), np.int32),
-        np.empty((4, values), np.int32),
-        np.empty(values),
+        np.empty(values, np.uint8),
         np.empty(values, np.int32),
+        number,
+        number.view(np.int32).reshape(-1, 2),
+        np.empty((3, values), np.int32),
         np.empty((3, size // 10 + 4), np.int32),
         np.empty((3, DEEPEST + 1), np.int32),
         np.zeros(4, np.int64),
@@ -252,12 +258,31 @@ def _add(room: PlanRoom, parent: int) -> int:
 
 
 @within
-def _note(room: PlanRoom, action: int, owner: int, begin: int, end: int) -> int:
+def _note(room: PlanRoom, action: int, owner: int) -> int:
     """A new value of a field."""
-    m, value = room.counts[_VALUES], room.value
-    value[0, m], value[1, m], value[2, m], value[3, m] = action - FIELD, owner, begin, end
+    m = room.counts[_VALUES]
+    room.field[m], room.owner[m] = action - FIELD, owner
     room.counts[_VALUES] += 1
     return int(m)
+
+
+@within
+def _note_text(room: PlanRoom, action: int, owner: int, begin: int, end: int) -> None:
+    m = _note(room, action, owner)
+    room.span[m, 0], room.span[m, 1] = begin, end
+
+
+@within
+def _note_number(
+    room: PlanRoom, action: int, owner: int, number: float, certain: bool, begin: int, end: int
+) -> None:
+    """A number as the value of a field; one that is not certain to be the nearest is noted."""
+    m = _note(room, action, owner)
+    room.number[m] = number
+    if not certain or abs(number) >= TOO_LARGE:
+        h, hard = room.counts[_HARD], room.hard
+        hard[0, h], hard[1, h], hard[2, h] = m, begin, end
+        room.counts[_HARD] += 1
 
 
 @within
@@ -309,30 +334,21 @@ def _text(
             end -= 1
         n = _find(eights, begin, end - begin, 1, known)
         room.kind[owner] = known.code[n] if n >= 0 else OTHER
-        _note(room, _NODE_TYPE, owner, begin, end)
+        _note_text(room, _NODE_TYPE, owner, begin, end)
     elif action >= _OF_TEXTS:
         if action == _RELATION:
             size = end - begin
             initial = text[begin] == _LARGE_I and size == _INIT_PLAN
             room.vertex[3, owner] = initial or (text[begin] == _LARGE_S and size == _SUB_PLAN)
-        _note(room, action, owner, begin, end)
+        _note_text(room, action, owner, begin, end)
     elif action >= FIELD and top == _MORE:
         # DuckDB writes numbers there as texts
         number, certain, behind = read_number(json, begin)
         if behind == end:
-            _number(room, _note(room, action, owner, begin, end), number, certain)
+            _note_number(room, action, owner, number, certain, begin, end)
     elif action >= FIELD or action in (ROOT, NODES):
         return _misplaced(action, top)
     return DONE
-
-
-@within
-def _number(room: PlanRoom, m: int, number: float, certain: bool) -> None:
-    """Write the number that a value is; one that is not certain to be the nearest is noted."""
-    room.number[m] = number
-    if not certain or abs(number) >= TOO_LARGE:
-        room.hard[room.counts[_HARD]] = m
-        room.counts[_HARD] += 1
 
 
 @within
@@ -426,7 +442,7 @@ def _plan(json: Json, at: int, known: Names, room: PlanRoom) -> tuple[int, int]:
                     if action < FIELD or action >= _OF_TEXTS:
                         return start, _misplaced(action, top)
                     owner = first if action >= _OF_PLANS else int(whose[depth])
-                    _number(room, _note(room, action, owner, start, at), number, certain)
+                    _note_number(room, action, owner, number, certain, start, at)
             at = _white(json, at, counts)
         while at < text.size and text[at] == (CLOSE_LIST if top in (_LIST, _ARRAY) else CLOSE):
             if top == _NODE and room.kind[whose[depth]] == 0:

@@ -62,7 +62,8 @@ def query_plans(words: int) -> int:
         return WRONG
     most, values, keys = size // 5 + 4, size // 8 + 4, names[_KEYS]
     state[at.KIND_AT], vertices = take(words, most, 1), take(words, 4 * most, 4)
-    places = take(words, 4 * values, 4), take(words, values, 8), take(words, values, 4)
+    fields, owners = take(words, values, 1), take(words, values, 4)
+    content, hard = take(words, values, 8), take(words, 3 * values, 4)
     rows, stack = take(words, 3 * (size // 10 + 4), 4), take(words, 3 * (DEEPEST + 1), 4)
     counted, after = take(words, 4, 8), take(words, keys + 1, 4)
     state[at.START], state[at.START + 1] = take(words, count + 1, 8), count + 1
@@ -79,9 +80,11 @@ def query_plans(words: int) -> int:
     room = PlanRoom(
         bytes_at(state[at.KIND_AT], most),
         int_table(vertices, 4, most),
-        int_table(places[0], 4, values),
-        doubles_at(places[1], values),
-        ints_at(places[2], values),
+        bytes_at(fields, values),
+        ints_at(owners, values),
+        doubles_at(content, values),
+        int_table(content, values, 2),
+        int_table(hard, 3, values),
         int_table(rows, 3, size // 10 + 4),
         int_table(stack, 3, DEEPEST + 1),
         longs_at(counted, 4),
@@ -138,10 +141,10 @@ def _fields(words: int, room: PlanRoom) -> int:
         kind[u] = np.int32(room.kind[u]) if room.kind[u] > 0 else np.int32(-1)
     data = ints_at(begin, at.ENDLESS)
     for m in range(values):
-        f, u = OF_FIELD * room.value[0, m], room.value[1, m]
+        f, u = OF_FIELD * (room.field[m] + at.ZERO), room.owner[m]
         to, flows = 2 * fields[f + FIELD_TO], fields[f + FIELD_OF] * build.OF_FIELD
         if to >= 0:
-            low, high = room.value[2, m], room.value[3, m]
+            low, high = room.span[m, 0], room.span[m, 1]
             if low == high or data[registers[to + 1] + u] > 0:
                 return OTHER
             if _escaped(words, low, high):
