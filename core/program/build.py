@@ -68,7 +68,7 @@ def _size(size: Size, dims: Mapping[str, int]) -> int:
 
 
 def add_type(net: Net, cell: Cell, params: Sequence[int | Param] = ()) -> int:
-    """Add a type to a net, also while programs run; its number. Values that were given stay valid.
+    """Add a type to a net, also while programs run; returns its number. Earlier values stay valid.
 
     It is called by `net.NAME`, with the cell's name, and by what `callable_type` gives. `params`: see
     `with_type`. Kernels are compiled once something is computed; what the run has computed already is
@@ -99,7 +99,7 @@ def callable_type(
     outputs: Sequence[type[Value]],
     otherwise: Callable[[Sequence[object]], Any],
 ) -> Call:
-    """Make a function that records calls of a type: of values of these classes, and gives such ones.
+    """Make a function that records calls of a type, with these classes of arguments and results.
 
     `otherwise` gets the arguments of a call that are not all of these classes; the call gives what it gives,
     or raises what it raises. Raises ValueError for classes of other shapes than the type's.
@@ -122,12 +122,12 @@ def callable_reduction(net: Net, reduction: Reduction, input: type[Value], outpu
 
 
 def stack_inputs(net: Net, stack: Callable[[Sequence[Any]], NDArray[np.float32]]) -> None:
-    """Let `stack` make an array (n, *shape) of n objects that were given to `input_handle`."""
+    """Set the function that makes an array (n, *shape) of n objects given to `input_handle`."""
     net._session.inputs.stack = stack
 
 
 def input_handle(net: Net, shape: Shape, given: object) -> int:
-    """The handle of a value that an instance brings along as an object.
+    """Return the handle of a value that is given as an object of the instance.
 
     All objects of a shape are stacked together when something is computed; nothing is checked before.
     Errors: AbwError where no program runs, or no cell has such a value.

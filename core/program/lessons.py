@@ -1,4 +1,4 @@
-"""What programs learn: losses of values, and all that a mini-batch of them has recorded."""
+"""Losses that programs state, and the graph that a mini-batch of them has recorded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Target = int | NDArray[np.float32]
 
 
 class Wanted(NamedTuple):
-    """A loss that a program has said: the value's shape and handle, and what that should be."""
+    """A loss that a program has stated: the value's shape and handle, and its target."""
 
     shape: Shape
     handle: int
@@ -67,7 +67,7 @@ class Recorded:
 
 
 def wanted_of(value: Value, kind: str, target: Any, weight: float) -> Wanted:  # noqa: ANN401
-    """A loss of a value, checked. Errors: AbwError."""
+    """Make a loss of a value, after checking its arguments. Errors: AbwError."""
     if kind not in get_args(LossKind):
         raise AbwError(f"loss cannot be '{kind}'", hint=did_you_mean(kind, get_args(LossKind)))
     if len(value.shape) != 1:

@@ -1,4 +1,4 @@
-"""Nets by files and libraries, and what the command line says of them."""
+"""Loads nets from files and libraries, with the overrides of the command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from abw.core.spec.shipped import find_spec
 
 @dataclass(frozen=True, slots=True)
 class NetOverrides:
-    """How `cells` makes nets, whatever a program's file says; None, False or empty where the file decides."""
+    """Options of `cells` that override a program's file; None, False or empty where the file decides."""
 
     dims: Mapping[str, int] = field(default_factory=dict)
     weights: Path | None = None
@@ -103,7 +103,7 @@ def cells(
 
 
 def prepare(net: Net, granularity: ProgramGranularity) -> Clock:
-    """Compile and load all that running takes, by calls of a cell on zeros; the clock of all runs to come.
+    """Compile and load everything that runs need, by calling a cell on zeros.
 
     Errors: SpecError, AbwError.
     """

@@ -408,7 +408,7 @@ def session_of(net: Net) -> Session:
 
 
 def one_of(what: str, said: object, allowed: Any) -> None:  # noqa: ANN401 (a Literal)
-    """Refuse a word that is not allowed. Errors: AbwError."""
+    """Refuse a word that is not one of the allowed ones. Errors: AbwError."""
     if said not in get_args(allowed):
         raise AbwError(f"{what} cannot be '{said}'", hint=did_you_mean(str(said), get_args(allowed)))
 

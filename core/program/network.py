@@ -1,4 +1,4 @@
-"""A library as a network: any value may flow wherever its shape is wanted."""
+"""A library as a network, in which a value may flow into any slot of its shape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_GIVEN = 1 << 20
 
 
 def shapes_of(library: Library) -> tuple[Shape, ...]:
-    """All shapes of values, each once: first of tables and parameters, then of inputs and outputs.
+    """Return all shapes of values, each once: first of tables and parameters, then of inputs and outputs.
 
     A type added behind the others adds its shapes behind theirs.
     """

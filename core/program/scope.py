@@ -1,4 +1,4 @@
-"""A scope: programs begun and cells called one by one, which run as one mini-batch where it ends."""
+"""A scope: programs and cells that are called one by one and run as one mini-batch when it ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from abw.core.program.session import ProgramGranularity, Session
 
 
 class Future:
-    """What a program of a scope returns, known once the scope has ended."""
+    """The result of a program in a scope, known once the scope has ended."""
 
     def __init__(self, task: Task, function: Program, number: int) -> None:
         self._task, self._function, self._number = task, function, number
@@ -32,7 +32,7 @@ class Future:
 
 
 class Batching:
-    """A scope (`with net.batching() as batch:`): what is begun or called in it runs as one mini-batch.
+    """A scope (`with net.batching() as batch:`), whose programs and calls run as one mini-batch.
 
     `batch(function, instance)` begins a program, and gives a `Future`. Cells can be called in it without a
     program, too; their values are known behind it, or when asked for.

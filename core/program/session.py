@@ -1,4 +1,4 @@
-"""Runs programs over a library: what is prepared for that, and the run under way."""
+"""Runs programs over a library, and keeps what runs share."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Session:
         )
 
     def extend(self, library: Library) -> None:
-        """Go on with a library that has more types behind the ones so far, also while programs run.
+        """Continue with a library that has further types, also while programs run.
 
         Errors: AbwError during a run for a type of more outputs than there is room for.
         """
@@ -165,7 +165,7 @@ class Session:
         return Params((*known.values, *new.values), known.tables)
 
     def update(self) -> None:
-        """Take the parameters again, which have changed, between runs."""
+        """Read the changed parameters again, between runs."""
         if self._engine is not None:
             self._engine.update(self._params(self._engine.cells))
 
@@ -175,7 +175,7 @@ class Session:
         return (self.recorder.next - self.recorder.begun) // self.recorder.step
 
     def engine(self, granularity: ProgramGranularity | None = None) -> Engine:
-        """What executes programs at a granularity (None: that of the last run).
+        """Return the engine for a granularity (None: that of the last run).
 
         It is made when first needed, and again for another granularity. Errors: SpecError for weights that
         do not fit, AbwError.
@@ -210,7 +210,7 @@ class Session:
         self.runner, self._outer, RUNNING.runner = runner, RUNNING.runner, runner
 
     def end(self, runner: BatchRunner | None) -> None:
-        """End the run under way; without `runner` it was broken off. What is recorded then is dropped."""
+        """End the current run; without `runner` it was interrupted, and what it recorded is dropped."""
         self.runner, self.last, RUNNING.runner = None, runner, self._outer
         self.recorder.take()
         self.recorder.divert(self.refuse_idle)
@@ -239,7 +239,7 @@ class Session:
         return Ran(ends, runner.rounds, runner.engine)
 
     def record(self, function: Program, items: Sequence[object], numbers: Sequence[int]) -> Recorded:
-        """Run the programs of some instances that learn: nothing is computed but what they ask for.
+        """Run programs for training: only what they ask for is computed.
 
         Errors: AbwError.
         """

@@ -1,4 +1,4 @@
-"""Check a program: what differs when instances run together, alone, and in double precision."""
+"""Checks a program: what differs when instances run together, alone, and in double precision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from abw.core.program.session import ProgramGranularity, Session
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a check of a program found; `ok` where nothing is wrong.
+    """The result of checking a program.
 
     `unlike_alone`: instances that decide or return otherwise when they run alone, to the bit. `decisions`
     were made; `close` of them come out otherwise in double precision, both choices being as good within the

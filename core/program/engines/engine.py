@@ -1,4 +1,4 @@
-"""Executes what was recorded, piece by piece; values stay in the executor's memory until the next run."""
+"""Executes recorded calls, piece by piece; values stay in the executor's memory until the next run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Planned:
 
 
 class Engine:
-    """Executes the calls of cells as programs record them, as nodes of `network`.
+    """Executes recorded calls of cells as nodes of `network`.
 
     The executor's own tape runs them without plans, if it has one, the policy is the critical rule, and the
     engine is `compiled`. Otherwise, and for pieces too large for one thread, each piece is scheduled and
@@ -84,7 +84,7 @@ class Engine:
         self.extend(cells, params)
 
     def extend(self, cells: Network, params: Params) -> None:
-        """Go on with a network that has more types behind the ones so far, of the same `width`.
+        """Continue with a network that has further types, of the same `width`.
 
         What the run has computed is computed again, once something else is to be.
         """
@@ -101,7 +101,7 @@ class Engine:
         self._may_look, self._looking = self._may_look or self._looking, False
 
     def update(self, params: Params) -> None:
-        """Take other values of the parameters, from the next run on."""
+        """Use other values of the parameters from the next run on."""
         self.params, self._outdated = params, True
 
     def _executed_network(self, cells: Network) -> Network:
@@ -162,7 +162,7 @@ class Engine:
             self.tape.place(self.planned.type, self.planned.row)
 
     def prepare(self) -> None:
-        """Prepare the executor, or give it the parameters, where that is to be done.
+        """Prepare the executor, or pass it changed parameters, if necessary.
 
         What the run has computed before `extend` is computed again. Errors: AbwError.
         """
@@ -374,7 +374,7 @@ class Engine:
 
     @property
     def equal_nodes(self) -> int:
-        """How many of these were not executed, as they equal others."""
+        """How many of these were not executed, since they equal others."""
         return int(self.equal.spared(self.planned.count).sum()) if self._looking else 0
 
     def instances_of(self, node: int, segment: Segment) -> tuple[int, ...]:
@@ -391,7 +391,7 @@ class Engine:
 
     @property
     def segments(self) -> list[Segment]:
-        """All that was recorded in this run."""
+        """Return everything that was recorded in this run."""
         return [held if isinstance(held, Segment) else self._segment(*held) for held in self._recorded]
 
     @property
@@ -419,7 +419,7 @@ class Engine:
 
     @property
     def counts(self) -> Counts:
-        """What executing this run's pieces took."""
+        """The counts of executing this run's pieces."""
         found, taped = self.planned.counts, 0 if self.tape is None else self.tape.batches
         return replace(found, batches=found.batches + taped, launches=found.launches + taped)
 

@@ -1,4 +1,4 @@
-"""Granularity `op`: recorded calls of cells run as their operations, a node each."""
+"""Granularity `op`: each operation of a recorded call is a node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from abw.core.program.recording.recorder import Ints, Longs, Segment
 
 
 class OpEngine(Engine):
-    """Executes the network of operations, but takes calls of cells and gives the values of these."""
+    """Executes the network of operations for calls of cells, and returns the values of cells."""
 
     compiled = False
     _calls = _expanded = 0

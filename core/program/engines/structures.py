@@ -34,7 +34,7 @@ class GraphEngine(Engine):
         super().__init__(*parts)
 
     def advance(self, segment: Segment) -> None:
-        """Compute all nodes of a run. Errors: AbwError where programs go on after what they asked."""
+        """Compute all nodes of a run. Errors: AbwError if programs call cells after waiting."""
         if self.segments and len(segment):
             raise AbwError(
                 "granularity graph: the program calls cells after it has waited for a value, so its "

@@ -1,4 +1,4 @@
-"""What programs ask of values, and the answers: questions of one kind are answered together."""
+"""Questions of programs to values, and their answers; questions of one kind are answered together."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Best(NamedTuple):
 
 
 def chance(seed: int, instance: int, path: int, count: int) -> float:
-    """The random number that a draw uses, from 0 to below 1.
+    """Return the random number of a draw, from 0 to below 1.
 
     `path` says which of the instance's programs draws, `count` how many it drew before.
     """
@@ -64,7 +64,7 @@ def chance(seed: int, instance: int, path: int, count: int) -> float:
 
 
 class Asks(NamedTuple):
-    """Questions as a tape reads them (see `HEAD`): the first `number` of `rows` (…, 3), and their `masks`."""
+    """Questions in a tape's layout (see `HEAD`): the first `number` of `rows` (…, 3), and their `masks`."""
 
     rows: NDArray[np.int64]
     masks: NDArray[np.uint8]
@@ -101,7 +101,7 @@ def unpacked(asks: Asks) -> list[Ask]:
 
 
 def answer(how: str, rows: Array, asks: Sequence[Ask]) -> list[Answer]:
-    """Answer questions of one kind; `rows` are the values that the first one asks, then the second, ….
+    """Answer questions of one kind; `rows` holds the values of the first question, then of the second, ….
 
     An answer that is an AbwError is to be raised by the program that asked. Cost: linear in the values.
     """
@@ -131,7 +131,7 @@ def answer(how: str, rows: Array, asks: Sequence[Ask]) -> list[Answer]:
 
 
 def allowed(flat: Array, asks: Sequence[Ask]) -> Bools | None:
-    """Which choices are allowed (n, choices); None where all are."""
+    """Return which choices are allowed (n, choices); None if all are."""
     if all(ask.argument is None for ask in asks):
         return None
     return np.frombuffer(_masks(asks, flat.shape[1]), np.bool_).reshape(flat.shape)
@@ -144,7 +144,7 @@ def _masks(asks: Sequence[Ask], size: int) -> bytes:
 
 
 def masked(flat: Array, may: Bools | None) -> Array:
-    """The scores (n, choices), -inf where they are not allowed."""
+    """Return the scores (n, choices), with -inf for choices that are not allowed."""
     return flat if may is None else np.where(may, flat, -np.inf)
 
 
@@ -189,12 +189,12 @@ def best(rows: Array, k: int, plus: Sequence[float]) -> list[Picked]:
 
 
 def total_scores(flat: Array, plus: Sequence[float]) -> NDArray[np.float64]:
-    """log_softmax of each row, and what it begins with: in double precision, whatever the values are in."""
+    """Add the log softmax of each row to its initial score, in double precision."""
     return np.asarray(np.array(plus)[:, None] + log_softmax(flat))
 
 
 def margin(how: str, rows: Array, ask: Ask, taken: Answer) -> tuple[Answer, float]:
-    """The right answer to one question by these values, and by how much it is right.
+    """Return the answer to one question by these values, and its margin.
 
     Where `taken` is another answer, the second number is what it lacks: the difference of their scores, for
     draws that of the drawn number from the share. Infinite where there is no other choice.

@@ -1,4 +1,4 @@
-"""Numbers that instances bring along (`net.input`): rows of constants that each mini-batch has of its own."""
+"""Numbers of instances (`net.input`): rows of constants that differ between mini-batches."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def _together(given: Sequence[Any]) -> Floats:
 
 
 def warm() -> None:
-    """Compile what copies rows, or find it on disk."""
+    """Compile the loop that copies rows, or load it from disk."""
     row = np.zeros((1, 1), np.float32)
     for kind in (np.float32, np.float64):
         put(row, 0, np.zeros(1, kind))
 
 
 class InputRows:
-    """The rows that the instances of a mini-batch bring along, by their constants (`Network.given`).
+    """The rows of a mini-batch's instances, by their constants (`Network.given`).
 
     Rows are numbered on from run to run, so that one of an earlier run is known as such. `stack` makes an
     array (n, *shape) of n objects given to `later`. Rows of equal bits are one, where `dedup` says so.
@@ -61,7 +61,7 @@ class InputRows:
         return bool(self._first)
 
     def begin(self) -> None:
-        """Begin a run; the rows of the one before are gone."""
+        """Begin a run, and drop the rows of the last one."""
         if self._seen is not None and self._added:
             self._patience.learn(paid=self._added >= PAYS * len(self._seen))
         self._seen, self._added = ({} if self._patience.begin() else None), 0
@@ -98,7 +98,7 @@ class InputRows:
         return row
 
     def later(self, constant: Constant, given: object) -> int:
-        """Add a row that `stack` makes of an object together with all others, when it is first read."""
+        """Add an object that `stack` turns into a row, together with all others, when it is first read."""
         number = constant.number
         count = self._count.get(number, 0)
         if number not in self._rows or count == len(self._rows[number]):
@@ -146,7 +146,7 @@ class InputRows:
                 yield number, self._first[constant.number] % constant.rows, rows
 
     def row(self, network: Network, reference: int) -> Floats | None:
-        """The values behind a constant's reference; None where it is another kind of constant.
+        """Return the values behind a constant's reference; None for other kinds of constants.
 
         Errors: AbwError for one of an earlier run.
         """

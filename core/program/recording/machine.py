@@ -55,14 +55,14 @@ _PICKS, _RANKED, _LEAST, _MOST = (WORDS[name] for name in ("picks", "ranked", "l
 
 
 def new_recorder(width: int) -> Recorder:
-    """The recorder in machine code where that can be had, and is not switched off."""
+    """Return the recorder in machine code, unless it is unavailable or switched off."""
     if os.environ.get(SWITCH) == "python" or not available():
         return Recorder(width)
     return MachineRecorder(width)
 
 
 def is_cell(function: object) -> bool:
-    """Whether a function is a cell of a net, by whatever its calls are recorded."""
+    """Whether a function is a cell of a net, whichever recorder it has."""
     if available() and is_machine_function(function):
         return True
     return getattr(getattr(function, "__code__", None), "co_filename", "").startswith("<cell ")
@@ -156,11 +156,11 @@ class MachineRecorder(Recorder):
 
     @property
     def mixed(self) -> bool:
-        """Whether some questions noted are to what was taken already, and others are not."""
+        """Whether only some of the noted questions are about nodes that were taken already."""
         return self._state[_LEAST] < self.begun <= self._state[_MOST]
 
     def wait_by(self, switch: Callable[[Ask], Any] | None) -> None:
-        """Let greenlets that ask wait by this: it is given `ARGMAX`, `ABOVE` or `BEST`."""
+        """Set the function by which asking greenlets wait; it is given `ARGMAX`, `ABOVE` or `BEST`."""
         self._switch, self._state[WORDS["switch"]] = switch, id(switch)
 
     def asks(self) -> Asks:
@@ -180,7 +180,7 @@ class MachineRecorder(Recorder):
         return Picks(state[_K], held["handles"][:ranked], ptr, held["plus"][:ranked])
 
     def forget(self) -> None:
-        """Forget the questions noted: they are answered."""
+        """Forget the noted questions, which have been answered."""
         state = self._state
         asks, masks, values = state[_ROOM], state[_MASK_ROOM], state[_RANK_ROOM]
         if 2 * state[_RANKED] > values:
@@ -216,14 +216,14 @@ class MachineRecorder(Recorder):
         return self._state[_BEGIN] != self._from
 
     def take(self) -> Piece:
-        """What was written since the last time; it may be overwritten in the next run."""
+        """Return the words written since the last call; the next run may overwrite them."""
         state, first, begin = self._state, self._from, self.begun
         at = state[_BEGIN] = self._from = state[_AT]
         end = state[_BEGUN] = self.begun = state[_NEXT]
         return Piece(self._buffer[first:at], (end - begin) // state[_STEP])
 
     def divert(self, write: Write) -> None:
-        """From now on calls give their words to this function, not to the tape."""
+        """Give the words of further calls to this function instead of the tape."""
         self._state[_OPEN] = 0
         self.asking.value = CLOSED
         self.write = write

@@ -97,19 +97,19 @@ class Recorder:
         self.restore()
 
     def widen(self, width: int) -> None:
-        """From the next node on a node has so many outputs; those that there are keep their handles."""
+        """Give each further node room for so many outputs; handles of earlier nodes stay valid."""
         self.step = width << BITS
         self.next = self.begun = -(-self.next // self.step) * self.step
 
     def take(self) -> Piece:
-        """What was written since the last time; what a recorder gives may be overwritten in the next run."""
+        """Return the words written since the last call; the next run may overwrite them."""
         begin, self.begun = self.begun, self.next
         words = np.fromiter(self._words, np.int64, len(self._words))
         self._words.clear()
         return Piece(words, (self.begun - begin) // self.step)
 
     def divert(self, write: Write) -> None:
-        """From now on calls give their words to this function, not to the tape."""
+        """Give the words of further calls to this function instead of the tape."""
         self.write = write
 
     def restore(self) -> None:
@@ -149,7 +149,7 @@ def {name}({signature}):
 
 
 def callable_cell(callee: Callee, tape: Recorder, refuse: Refuse) -> Call:
-    """The function that records a call; written out for its inputs, as a loop over them takes twice as long.
+    """Make the function that records a call, unrolled over its inputs, which takes half the time of a loop.
 
     Its parameters are called as the cell's inputs are. Cost of a call: see docs/benchmarks.md.
     """
@@ -201,7 +201,7 @@ def _usable(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """n nodes of a tape, numbered on from `first` of the run: what was recorded between two decisions.
+    """n nodes of a tape, recorded between two decisions and numbered from `first` of the run.
 
     `type` (n,), `instance` (n,); node i reads `operand[operand_ptr[i]:operand_ptr[i + 1]]`: references, of
     which those of the run's nodes count from its first one.

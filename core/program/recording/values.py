@@ -1,4 +1,4 @@
-"""Values as programs have them: handles of what may not be computed yet."""
+"""Values of programs: handles of results that may not be computed yet."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Owner(Protocol):
     """What values belong to: the session of a net."""
 
     def ask(self, asked: Ask, /) -> Any:  # noqa: ANN401
-        """Answer a question; in a generator, give what it is to yield."""
+        """Answer a question; in a generator, return the object to yield."""
 
     def shown(self, handle: int, /) -> str:
-        """The numbers of a value as text, where they are known without waiting."""
+        """Format the numbers of a value, if they are known without waiting."""
 
 
 class Value:
@@ -134,12 +134,12 @@ def class_fields(net: Owner, shape: tuple[int, ...]) -> dict[str, Any]:
 
 
 def owner(value: Value) -> Owner:
-    """The net that a value belongs to. Errors: AbwError where that is gone."""
+    """Return the net that a value belongs to. Errors: AbwError if it no longer exists."""
     return value._net() or _gone()
 
 
 def refuse_best(values: object) -> NoReturn:
-    """Raise what is wrong with the values given to `abw.best`."""
+    """Raise the error for wrong values of `abw.best`."""
     if not isinstance(values, Sequence) or not all(isinstance(value, Value) for value in values):
         raise TypeError("abw.best takes a list of values: abw.best(k, [value, …])")
     if not values:

@@ -1,1 +1,1 @@
-"""Programs under way: fibers that wait, a mini-batch of them, how they end, whether all is right."""
+"""Running programs: fibers, mini-batches of them, their results, and their verification."""

@@ -1,4 +1,4 @@
-"""The meaning of programs: each cell is computed where it is called, in double precision."""
+"""The reference for programs: each cell is computed where it is called, in double precision."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from abw.core.program.running.task import GONE, KEEP, Log, Path, Task
 
 
 class EagerTape:
-    """Takes what a recorder writes, and computes it at once; gives values by the references of handles.
+    """Computes what a recorder writes at once, and returns values by the references of handles.
 
     References go on from earlier runs.
     """
@@ -112,7 +112,7 @@ class EagerRunner:
         return self._run(Task((number,)), function, item)
 
     def ask(self, asked: Asked) -> Any:  # noqa: ANN401
-        """Answer a question at once; in a generator, give what it is to yield."""
+        """Answer a question at once; in a generator, return the object to yield."""
         if self._current.fiber is not None:
             return self._current.fiber.wait(asked)
         return self._answer(asked)

@@ -1,4 +1,4 @@
-"""Fibers: programs under way, each of which can be left where it waits and gone on with later.
+"""Fibers: running programs that can be suspended where they wait, and resumed later.
 
 A plain function runs in a greenlet, of which some are kept (making one takes ten times as long as a switch);
 a generator function needs none. Without greenlet a plain function runs through, and may ask nothing.
@@ -41,7 +41,7 @@ _YIELD = "a generator function writes: answer = yield value.argmax(…), or yiel
 
 
 def require_program(function: object) -> None:
-    """Refuse what cannot be run for an instance. Errors: AbwError."""
+    """Refuse an object that cannot be run as a program. Errors: AbwError."""
     if not callable(function):
         hint = "net.run(function, instances)"
         raise AbwError(f"a program is a function of one instance, not {type(function).__name__}", hint=hint)
@@ -52,7 +52,7 @@ def require_program(function: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """What `each` asks: a function to be run on some items, concurrently."""
+    """The question of `abw.each`: a function to run on some items, concurrently."""
 
     function: Program
     items: tuple[Any, ...]
@@ -63,18 +63,18 @@ Asked = Ask | Branches
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A program came to its end with this result."""
+    """The result of a program that has ended."""
 
     result: Any
 
 
 class Stopped(BaseException):
-    """Raised in a program that is to end where it is; `except Exception` lets it through."""
+    """Raised in a program to end it; `except Exception` does not catch it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A program raised this: an Exception, or it was Stopped."""
+    """The error that ended a program: an Exception, or Stopped."""
 
     error: BaseException
 
@@ -84,7 +84,7 @@ Outcome = Asked | Done | Failed
 
 
 def run_through(function: Program, item: object) -> Done | Failed:
-    """Call a program, and say how it ended."""
+    """Call a program, and return how it ended."""
     try:
         return Done(function(item))
     except (Exception, Stopped) as error:
@@ -150,7 +150,7 @@ class Fibers:
 
 
 class Fiber:
-    """A program under way. This is a plain function where greenlet is not installed: it can ask nothing.
+    """A running program. This class runs plain functions without greenlet, which can ask nothing.
 
     `way`: how it asks, as `MachineRecorder.asking` says it.
     """
@@ -162,15 +162,15 @@ class Fiber:
         self._function, self._item = function, item
 
     def resume(self, answer: Any) -> Outcome:  # noqa: ANN401
-        """Go on with an answer; the first time begin, whatever that is."""
+        """Resume with an answer; the first call begins, and ignores it."""
         return run_through(self._function, self._item)
 
     def throw(self, error: BaseException) -> Outcome:
-        """Go on with an error raised where it asked."""
+        """Resume by raising an error where it asked."""
         raise error
 
     def wait(self, asked: Asked) -> Any:  # noqa: ANN401
-        """Ask something inside of it; gives what its program gets for that. Errors: AbwError."""
+        """Ask a question inside of it; returns the answer for its program. Errors: AbwError."""
         raise AbwError(
             "a plain function that asks for values needs greenlet, which is not installed",
             hint=f"yield in it: answer = yield value.argmax(…); or, {install('programs')}",
@@ -178,24 +178,24 @@ class Fiber:
 
     @property
     def going(self) -> Any:  # noqa: ANN401
-        """What `MachineRecorder.resume` goes on with, once the program has begun."""
+        """The object that `MachineRecorder.resume` resumes, once the program has begun."""
         return None
 
     def stopped(self, got: Any, sent: int) -> Outcome:  # noqa: ANN401
-        """Say why it stopped, by what `going` gave and `MachineRecorder.sent`."""
+        """Return why it stopped, by what `going` returned and `MachineRecorder.sent`."""
         outcome: Outcome = got
         return outcome
 
     def raised(self, error: BaseException) -> Outcome:
-        """Say why it stopped, where `going` raised an error; raises what is no program's."""
+        """Return why it stopped, if `going` raised an error; re-raise errors that are not the program's."""
         raise error
 
     def ended(self) -> None:
-        """Free what it holds: it has come to its end."""
+        """Free what it holds, since it has ended."""
 
 
 class GreenletFiber(Fiber):
-    """A plain function in a greenlet, which goes on without a function of ours between."""
+    """A plain function in a greenlet, which is resumed directly."""
 
     __slots__ = ("_fibers", "_worker", "resume", "wait")
     way = BY_SWITCH
@@ -212,7 +212,7 @@ class GreenletFiber(Fiber):
         return self.resume((self._function, self._item))
 
     def throw(self, error: BaseException) -> Outcome:
-        """Go on with an error raised where it asked."""
+        """Resume by raising an error where it asked."""
         outcome: Outcome = self._worker.throw(error)
         return outcome
 
@@ -227,7 +227,7 @@ class GreenletFiber(Fiber):
 
 
 class GeneratorFiber(Fiber):
-    """A generator function, which yields what it asks."""
+    """A generator function, which yields its questions."""
 
     __slots__ = ("_asked", "_generator", "_noting")
     way = BY_YIELD
@@ -238,7 +238,7 @@ class GeneratorFiber(Fiber):
         self._asked: Asked | None = None
 
     def resume(self, answer: Any, error: BaseException | None = None) -> Outcome:  # noqa: ANN401
-        """Go on with an answer, or an error; the first time begin."""
+        """Resume with an answer or an error; the first call begins."""
         try:
             if self._generator is None:
                 self._generator = self._function(self._item)
@@ -251,11 +251,11 @@ class GeneratorFiber(Fiber):
         return self.stopped(got, 1)
 
     def throw(self, error: BaseException) -> Outcome:
-        """Go on with an error raised where it asked."""
+        """Resume by raising an error where it asked."""
         return self.resume(None, error)
 
     def wait(self, asked: Asked) -> Asked:
-        """Give what it is to yield. Errors: AbwError where another question waits for that."""
+        """Return the object to yield. Errors: AbwError if another question is waiting."""
         noting = self._noting
         if self._asked is not None or (noting is not None and noting.asking.value == TO_YIELD):
             raise AbwError("an earlier question was not yielded", hint=_YIELD)
@@ -268,7 +268,7 @@ class GeneratorFiber(Fiber):
         return self._generator
 
     def stopped(self, got: Any, sent: int) -> Outcome:  # noqa: ANN401
-        """Say why it stopped: it yielded this (`sent` is 1), or returned it (0)."""
+        """Return why it stopped: it yielded this (`sent` is 1), or returned it (0)."""
         if not sent:
             if self._forget():
                 return Failed(AbwError("the last question was not yielded", hint=_YIELD))
@@ -286,7 +286,7 @@ class GeneratorFiber(Fiber):
         return outcome
 
     def raised(self, error: BaseException) -> Outcome:
-        """Say that it stopped with an error."""
+        """Return that it stopped with an error."""
         self._forget()
         return Failed(error)
 

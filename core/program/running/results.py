@@ -1,4 +1,4 @@
-"""Puts arrays in the place of values in what programs return, and notes in what they raise."""
+"""Replaces values by arrays in the results of programs, and adds notes to their errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Read = Callable[[Sequence[int]], Array]
 
 
 def in_arrays(outcomes: Sequence[Done | Failed | None], read: Read) -> list[Done | Failed]:
-    """How programs ended, with arrays for all values in lists, tuples, dicts and dataclasses.
+    """Return how programs ended, with arrays for all values in lists, tuples, dicts and dataclasses.
 
     What has no values is not copied; what cannot be returned has failed.
 

@@ -54,7 +54,7 @@ Going = tuple[Task, Answer, BaseException | None]
 
 
 class BatchRunner:
-    """A mini-batch under way, executed by `engine`. `rounds`: how often all programs waited.
+    """A running mini-batch, executed by `engine`. `rounds`: how often all programs waited.
 
     Where the recorder can note questions, and nothing has to be logged, it does: `_asks` has constants in
     their place then.
@@ -84,7 +84,7 @@ class BatchRunner:
             recorder.wait_by(fibers.hub and fibers.hub.switch)
 
     def begin(self, function: Program, item: object, number: int) -> Task:
-        """Begin the program of an instance, which has this number among all; it runs until it waits.
+        """Begin the program of an instance, which has this number; it runs until it waits.
 
         Errors: AbwError inside of another program.
         """
@@ -102,7 +102,7 @@ class BatchRunner:
             pass
 
     def steps(self) -> Iterator[None]:
-        """Run all programs to their ends, with a stop each time that all wait or have ended."""
+        """Run all programs to their ends; yield each time that all wait or have ended."""
         yield from self._decided()
         self.advance()
 
@@ -202,7 +202,7 @@ class BatchRunner:
         return [*compress(tasks, right)], [*compress(found, right)]
 
     def ask(self, asked: Asked) -> Any:  # noqa: ANN401
-        """Leave the program that asks until there is an answer; outside of programs answer at once."""
+        """Suspend the asking program until there is an answer; outside of programs, answer at once."""
         current = self._current
         if self._noting is not None and self._going:
             current = self._going[self._noting.resumed]

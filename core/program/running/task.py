@@ -1,4 +1,4 @@
-"""A program under way, the path that names it, and what answers the questions of a net's values."""
+"""A running program, the path that names it, and the runner that answers its questions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Runner(Protocol):
     """Answers questions while a net runs."""
 
     def ask(self, asked: Asked, /) -> Any:  # noqa: ANN401
-        """Answer a question; in a generator, give what it is to yield."""
+        """Answer a question; in a generator, return the object to yield."""
 
     def values(self, handles: Sequence[int], /) -> Array:
         """The values of handles, all of one shape."""
@@ -42,7 +42,7 @@ RUNNING = Running()
 
 @dataclass(slots=True)
 class Task:
-    """A program under way, or one of its branches: `ended` says how it ended.
+    """A running program, or one of its branches; `ended` says how it ended.
 
     `draws`, `forks` and `asked` count how often it drew, branched and asked; of the `branches` that it waits
     for, `left` have not ended. `owner`: its instance's index in the mini-batch, as in `Recorder.owner`.
@@ -69,7 +69,7 @@ class Task:
             self.draws += 1
 
     def fork(self, count: int) -> tuple[Task, ...]:
-        """Make so many branches, which it waits for."""
+        """Make so many branches, and wait for them."""
         paths = [(*self.path, self.forks, number) for number in range(count)]
         self.forks += 1
         self.branches = tuple(Task(path, self.owner, self) for path in paths)
@@ -78,7 +78,7 @@ class Task:
 
 
 class Crew(NamedTuple):
-    """Programs that wait, as `MachineRecorder.resume` takes them; `way` is CLOSED if they ask in several."""
+    """Waiting programs for `MachineRecorder.resume`; `way` is CLOSED if they ask in several ways."""
 
     tasks: list[Task]
     fibers: list[Fiber]
@@ -88,7 +88,7 @@ class Crew(NamedTuple):
 
 
 def crew_of(tasks: list[Task]) -> Crew:
-    """The programs that wait, all of which have begun."""
+    """Collect the waiting programs, all of which have begun."""
     fibers = [task.fiber for task in tasks if task.fiber]
     ways = {fiber.way for fiber in fibers}
     way = ways.pop() if len(ways) == 1 else CLOSED
