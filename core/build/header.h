@@ -37,6 +37,8 @@ typedef struct {
     const float *values;
     const int64_t *offsets;
     const int32_t *vertices;
+    const int32_t *labels;     /* of an output that is a label: of each value the number of its largest, -1 for NaN */
+    const char *const *names; /* of labels, NULL where they have none */
 } abw_values;
 
 /* Loads the model. `weights`: the file of weights where they are beside the library, else NULL. NULL on failure,

@@ -97,6 +97,12 @@ class Source:
     policy: Policy
     outputs: tuple[Output, ...]
 
+    def shape(self, number: int) -> Shape:
+        """The shape of an output's values, also where its answers are labels."""
+        network = self.networks.cells
+        t, o = network.outputs[number][1][0]
+        return network.types[t].outputs[o].shape
+
 
 def build_library(
     source: Source, file: Path, targets: Sequence[BuildTarget], precision: Precision, *, beside: bool
@@ -108,12 +114,14 @@ def build_library(
     found = [_compiled(source, target, precision) for target in best_first]
     weights = file.with_suffix(".weights") if beside else None
     header = file.with_suffix(".h")
-    shapes = [(output.name, output.shape) for output in source.outputs]
+    shapes = [(name, source.shape(n)) for n, (name, _) in enumerate(source.networks.cells.outputs)]
     text = _header(source.model, shapes)
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder)
         (made / "abw_model.h").write_text(text, encoding="utf-8")
-        (made / "model.h").write_text(_constants(shapes, found, inside=not beside), encoding="utf-8")
+        (made / "model.h").write_text(
+            _constants(shapes, found, source.model, inside=not beside), encoding="utf-8"
+        )
         (made / "runtime.c").write_bytes(files(__package__).joinpath("runtime.c").read_bytes())
         for compiled in found:
             (made / f"{compiled.target.name}.o").write_bytes(compiled.machine.code)
@@ -157,13 +165,14 @@ def _target(name: BuildTarget) -> Target:
 def _compiled(source: Source, target: Target, precision: Precision) -> Compiled:
     """Prepare the model for a target, and take its pass apart. Errors: AbwError where it has none."""
     model, networks, policy = source.model, source.networks, source.policy
-    labels = any(answer != AS_IT_IS for answer in model.answers.values())
+    for name, form in model.answers.items():
+        if form.form == "probabilities" or form.top:
+            why = f"output '{name}' has probabilities, which are computed behind the pass"
+            raise AbwError(f"{model.name} cannot be a library: {why}", hint="give back labels or values")
     why = "the model grows" if model.growth else refusal(model, networks, policy)
     why = why or texts_refusal(model, networks)
-    if why or labels:
-        raise AbwError(
-            f"{model.name} cannot be a library: {why or 'its outputs are labels or probabilities'}"
-        )
+    if why:
+        raise AbwError(f"{model.name} cannot be a library: {why}")
     executor = CpuExecutor(target, precision)
     executor.prepare(networks.cells, source.params, 1)
     made = cast(Pass, Passes(model, networks, executor, source.outputs).make(policy))
@@ -208,18 +217,34 @@ def hash_words(words: NDArray[np.uint64]) -> np.uint64:
     return found
 
 
-def _constants(outputs: Sequence[NamedShape], found: Sequence[Compiled], *, inside: bool) -> str:
+def _escaped(text: str) -> str:
+    """A text's UTF-8 in a string of C."""
+    return "".join(f"\\{byte:03o}" for byte in text.encode())
+
+
+def _constants(
+    outputs: Sequence[NamedShape], found: Sequence[Compiled], model: Model, *, inside: bool
+) -> str:
     """What differs from library to library, in C."""
     numbers = {name: getattr(at, name) for name in _OF_STATE}
     numbers |= {name: getattr(finish, name) for name in _OF_OUTPUT}
     numbers |= {"VERSION": _VERSION, "TO_CODE": TO_CODE, "LEAST_BLOCK": LEAST}
     numbers |= {"MOST_BLOCK": MOST_BLOCK, "MOST_TEXT": MOST_TEXT}
     lines = [f"#define {name} {value}" for name, value in numbers.items()]
-    lines += [f'#define MAGIC "{_MAGIC.decode()}"', "static const abw_values outputs[] = {"]
-    for name, shape in outputs:
+    lines.append(f'#define MAGIC "{_MAGIC.decode()}"')
+    answers, values = [model.answers.get(name, AS_IT_IS) for name, _ in outputs], []
+    for n, ((name, shape), form) in enumerate(zip(outputs, answers, strict=True)):
         rows, columns = (*shape, 1)[:2]
-        lines.append(f'    {{"{name}", 0, {len(shape)}, {{{rows}, {columns}}}, NULL, NULL, NULL}},')
-    lines.append("};")
+        if form.names:
+            names = ", ".join(f'"{_escaped(word)}"' for word in form.names)
+            lines.append(f"static const char *const names_{n}[] = {{{names}}};")
+        of = f"names_{n}" if form.names else "NULL"
+        values.append(
+            f'    {{"{name}", 0, {len(shape)}, {{{rows}, {columns}}}, NULL, NULL, NULL, NULL, {of}}},'
+        )
+    lines += ["static const abw_values outputs[] = {", *values, "};"]
+    labelled = ", ".join(str(int(form.form == "label")) for form in answers)
+    lines.append(f"static const char labelled[] = {{{labelled}}};")
     for compiled in found:
         name, machine = compiled.target.name, compiled.machine
         if inside:

@@ -46,6 +46,7 @@ struct abw_workspace {
     const struct abw_model *model;
     char **memory; /* of each part */
     char *block, **arenas;
+    int32_t **labels; /* of each output */
     int64_t *words;
     int answered;
 };
@@ -132,6 +133,8 @@ PUBLIC void abw_free_workspace(abw_workspace *space) {
         if (!space->model->parts[p].shared) free(space->memory[p]);
     for (uint64_t a = 0; space->arenas && a < header->arenas; a++) free(space->arenas[a]);
     free(space->memory);
+    for (size_t k = 0; space->labels && k < sizeof outputs / sizeof *outputs; k++) free(space->labels[k]);
+    free(space->labels);
     free(space->arenas);
     free(space->block);
     free(space);
@@ -145,7 +148,8 @@ PUBLIC abw_workspace *abw_new_workspace(const abw_model *model) {
     space->model = model;
     space->memory = calloc(header->parts, sizeof *space->memory);
     space->arenas = calloc(header->arenas + 1, sizeof *space->arenas);
-    if (!space->memory || !space->arenas) goto none;
+    space->labels = calloc(sizeof outputs / sizeof *outputs, sizeof *space->labels);
+    if (!space->memory || !space->arenas || !space->labels) goto none;
     for (uint64_t p = 0; p < header->parts; p++) {
         const struct part *part = &model->parts[p];
         if (part->shared) {
@@ -199,6 +203,26 @@ static int have_rows(abw_workspace *space) {
     return ABW_OK;
 }
 
+/* Finds the labels of the outputs that are such, the first of equals. */
+static int find_labels(abw_workspace *space) {
+    for (size_t k = 0; k < sizeof outputs / sizeof *outputs; k++) {
+        if (!labelled[k]) continue;
+        const int64_t *said = (const int64_t *)space->words[OUTPUTS] + k * OF_OUTPUT;
+        const float *row = (const float *)said[AT_VALUES];
+        size_t count = (size_t)said[VALUES], size = outputs[k].shape[0];
+        int32_t *labels = realloc(space->labels[k], (count + 1) * sizeof *labels);
+        if (!labels) return ABW_MEMORY;
+        space->labels[k] = labels;
+        for (size_t v = 0; v < count; v++, row += size) {
+            labels[v] = 0;
+            for (size_t j = 0; j < size && labels[v] >= 0; j++)
+                if (row[j] != row[j]) labels[v] = -1;
+                else if (row[j] > row[labels[v]]) labels[v] = (int32_t)j;
+        }
+    }
+    return ABW_OK;
+}
+
 PUBLIC int abw_answer(abw_workspace *space, const char *text, size_t bytes, size_t instances) {
     int64_t *words = space->words, result;
     void *error = NULL;
@@ -213,7 +237,11 @@ PUBLIC int abw_answer(abw_workspace *space, const char *text, size_t bytes, size
                                          (int64_t)instances)) return ABW_TEXT;
         if (result == MORE) ends = have_block(space, 2 * words[NEXT]);
         else if (result == ROWS) ends = have_rows(space);
-        else if (result == FINE) { space->answered = 1; return ABW_OK; }
+        else if (result == FINE) {
+            ends = find_labels(space);
+            space->answered = ends == ABW_OK;
+            return ends;
+        }
         else return result == APART ? ABW_LARGE : ABW_TEXT;
     }
     return ends;
@@ -233,6 +261,7 @@ PUBLIC int abw_output(const abw_workspace *space, size_t number, abw_values *fou
     found->values = (const float *)said[AT_VALUES];
     found->offsets = (const int64_t *)said[AT_OFFSETS];
     found->vertices = (const int32_t *)said[AT_VERTEX];
+    found->labels = space->labels[number];
     return ABW_OK;
 }
 

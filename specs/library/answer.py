@@ -17,6 +17,8 @@ class Values(ctypes.Structure):
         ("values", POINTER(c_float)),
         ("offsets", POINTER(c_int64)),
         ("vertices", POINTER(c_int32)),
+        ("labels", POINTER(c_int32)),
+        ("names", POINTER(c_char_p)),
     ]
 
 
@@ -40,8 +42,8 @@ class Library:
         self._check(code.value)
         self._space = self._c.abw_new_workspace(self._model)
 
-    def __call__(self, lines: list[str]) -> dict[str, list[list[list[float]]]]:
-        """By output, for each line the values, each as its numbers in a row."""
+    def __call__(self, lines: list[str]) -> dict[str, list[list[list[float | str]]]]:
+        """By output, for each line the values, each as its numbers in a row, or as its label."""
         text = "\n".join(lines).encode()
         self._check(self._c.abw_answer(self._space, text, len(text), len(lines)))
         found = {}
@@ -49,6 +51,11 @@ class Library:
             output = Values()
             self._check(self._c.abw_output(self._space, k, byref(output)))
             size, ends = output.shape[0] * output.shape[1], output.offsets[: len(lines) + 1]
+            if output.labels:  # -1: a value is not a number
+                labels = output.labels[: output.count]
+                rows = [[output.names[n].decode() if output.names and n >= 0 else n] for n in labels]
+                found[output.name.decode()] = [rows[a:b] for a, b in pairwise(ends)]
+                continue
             rows = [output.values[v * size : (v + 1) * size] for v in range(output.count)]
             found[output.name.decode()] = [rows[a:b] for a, b in pairwise(ends)]
         return found
@@ -63,4 +70,4 @@ if __name__ == "__main__":
     for line in sys.stdin:
         for name, (values,) in library([line.rstrip("\n")]).items():
             for value in values:
-                print(name, *(f"{number:.9g}" for number in value))
+                print(name, *(n if isinstance(n, str) else f"{n:.9g}" for n in value))

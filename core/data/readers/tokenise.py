@@ -26,7 +26,7 @@ def pieces_of(text: Bytes, begin: Ints, end: Ints, pattern: str) -> tuple[Ints, 
     parts = _parts(pattern)
     if parts is None:
         return None
-    many = sum(1 << i for i, (_, several) in enumerate(parts) if several)
+    many = _several(parts)
     found = np.empty((2, len(text) + 1), np.int32)
     ptr = np.empty(len(begin) + 1, np.int32)
     for limit in (_ASCII, _BASIC):
@@ -34,6 +34,17 @@ def pieces_of(text: Bytes, begin: Ints, end: Ints, pattern: str) -> tuple[Ints, 
         if count >= 0:
             return found[:, :count], ptr
     return None
+
+
+def masks_of(pattern: str) -> tuple[NDArray[np.uint8], int] | None:
+    """The `masks` and `many` of `find` for the Basic Multilingual Plane; None as in `pieces_of`."""
+    parts = _parts(pattern)
+    return None if parts is None else (_masks(parts, _BASIC), _several(parts))
+
+
+def _several(parts: tuple[tuple[str, bool], ...]) -> int:
+    """A bit for each alternative that takes several signs."""
+    return sum(1 << i for i, (_, several) in enumerate(parts) if several)
 
 
 def _parts(pattern: str) -> tuple[tuple[str, bool], ...] | None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from abw.core.data.readers.jsonscan import TEXT, WHOLE
 from abw.core.data.readers.planscan import FIELDS as PLAN_FIELDS
 from abw.core.data.readers.planscan import NUMBERS as PLAN_NUMBERS
+from abw.core.data.readers.tokenise import masks_of
 from abw.core.data.vertices import INDEX, FieldColumn
 from abw.core.graph.bytecode import Bytecode, names_of
 from abw.core.graph.growing.model import GrowthModel
@@ -47,6 +48,8 @@ class Format:
 
 def format_of(model: Model) -> Format | None:
     """How a model's texts are read."""
+    if model.data.tokens:
+        return Format(read.tokens, ("word",)) if masks_of(model.data.tokens) else None
     if model.data.format != "json":
         return FORMATS.get(model.data.format)
     schema = model.given

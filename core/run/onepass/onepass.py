@@ -15,6 +15,7 @@ from abw.core.base.errors import AbwError
 from abw.core.base.progress import Times, uncounted
 from abw.core.data.given.objects import text_of
 from abw.core.data.given.written import Writer
+from abw.core.data.readers.tokenise import masks_of
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.launch import Walking
 from abw.core.exec.interface import Executor, Result
@@ -122,7 +123,8 @@ class Pass:
         except CannotPassError:
             return ()
         kinds = model.schema.kinds
-        self._space.read(binding, {at.TAGGED: model.data.format == "tags", at.KINDS: len(kinds)})
+        numbers = {at.TAGGED: model.data.format == "tags", at.KINDS: len(kinds)}
+        self._space.read(binding, numbers, masks_of(model.data.tokens) if model.data.tokens else None)
         if self._growing is not None:
             self._growing.read(binding, kinds)
         return (reader, bind.bind, *self._stages)
@@ -219,6 +221,8 @@ class Pass:
         self._binding = None
         if self._growing is not None:
             self._growing.texts()
+        if self._model.data.tokens and not all(isinstance(given, str) for given in instances):
+            return at.OTHER
         text = self._writer.write(instances)
         if text is None:
             try:
@@ -256,8 +260,9 @@ def _binding(model: Model, networks: Networks) -> tuple[Stage, Binding]:
     data = model.data
     read = format_of(model)
     if read is None:
-        raise CannotPassError(f"format {data.format} has no compiled stage")
-    for there, what in ((data.tokens, "tokens"), (data.frequency, "frequency"), (data.beside, "beside")):
+        what = "the pattern of `tokens`" if data.tokens else f"format {data.format}"
+        raise CannotPassError(f"{what} has no compiled stage")
+    for there, what in ((data.frequency, "frequency"), (data.beside, "beside")):
         if there:
             raise CannotPassError(f"the data have `{what}`")
     if any(answer.fields for answer in model.answers.values()):

@@ -9,12 +9,15 @@ from __future__ import annotations
 from abw.core.data.readers.blanks import BEGIN, BEHIND, END, split
 from abw.core.data.readers.lattice import parse_lattices
 from abw.core.data.readers.pairs import parse_pairs
+from abw.core.data.readers.tokenise import find
 from abw.core.data.readers.trees import parse_trees
-from abw.core.jit.addresses import bytes_at, int_table, ints_at, longs_at, longs_in, text_at
+from abw.core.jit.addresses import bytes_at, bytes_in, int_table, ints_at, longs_at, longs_in, text_at
 from abw.core.jit.decorators import entry, fragment
 from abw.core.run.onepass import state as at
-from abw.core.run.onepass.state import FINE, MORE, WRONG, full, take
+from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, full, take
 
+# The first bytes of signs of two bytes and of three.
+_TWO_BYTES, _THREE_BYTES = 0xC0, 0xE0
 # Bytes: a new line, a bracket, the largest blank, what parts lattices, how a mark of the byte order begins.
 _NEWLINE, _OPEN, _BLANK, _PARTING, _MARK = 10, 40, 32, 1, 0xEF
 
@@ -150,6 +153,51 @@ def sentences(words: int) -> int:
             v += 1
     _register(words, 0, 0, 1, most)
     _register(words, 1, 2, 3, most)
+    return _found(words, seen, v, 0)
+
+
+@entry
+def tokens(words: int) -> int:
+    """Plain text whose tokens are found by `TOKENS`, `tokenise.find`'s masks. Registers: words, as texts."""
+    state = longs_at(words, at.WORDS)
+    text, count, size = text_at(state[at.TEXT], state[at.SIZE]), state[at.COUNT], state[at.SIZE]
+    most, blanks = size + count + 1, 2 + count
+    for i in range(size):
+        blanks += text[i] <= _BLANK
+    fits = _room(words, most, 2)
+    pieces_at, ends_at = take(words, 3 * blanks, 4), take(words, 2 * count, 4)
+    found_at, ptr_at = take(words, 2 * (size + 1), 4), take(words, count + 1, 4)
+    if not fits or full(words):
+        return MORE
+    # the last sign has all of its bytes
+    if text[size - 1] >= _TWO_BYTES or (size > 1 and text[size - 2] >= _THREE_BYTES):
+        return WRONG
+    pieces, lines = int_table(pieces_at, 3, blanks), int_table(state[at.LINES_AT], 2, count + 1)
+    for k in range(3 * blanks):
+        ints_at(pieces_at, at.ENDLESS)[k] = 0
+    seen, last, _ = split(text, at.ZERO, count, pieces, lines)
+    if seen != count:
+        return WRONG
+    ends = int_table(ends_at, 2, count)
+    for i in range(count):
+        ends[0, i] = pieces[BEGIN, lines[1, i]]
+        ends[1, i] = pieces[END, (lines[1, i + 1] if i + 1 < count else last) - 1]
+        if text[ends[0, i]] <= _BLANK:  # control characters alone
+            return WRONG
+    found, ptr = int_table(found_at, 2, size + 1), ints_at(ptr_at, count + 1)
+    many = state[at.TOKENS_MANY]
+    if find(text, ends[0], ends[1], bytes_in(state, at.TOKENS), many, found, ptr) < 0:
+        return OTHER
+    kind, columns, v = bytes_at(state[at.KIND_AT], most), int_table(state[at.COLUMNS_AT], 2, most), 0
+    for i in range(count):
+        if ptr[i] == ptr[i + 1]:
+            return WRONG
+        lines[0, i], kind[v], columns[0, v], columns[1, v] = v, 0, 0, 0
+        v += 1
+        for k in range(ptr[i], ptr[i + 1]):
+            kind[v], columns[0, v], columns[1, v] = 1, found[0, k], found[1, k]
+            v += 1
+    _register(words, 0, 0, 1, most)
     return _found(words, seen, v, 0)
 
 

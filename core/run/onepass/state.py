@@ -23,7 +23,7 @@ Stage = Callable[[int], int]
 # else that the pass does not know; it goes on from where it is; growth needs more room.
 FINE, MORE, ROWS, WRONG, APART, OTHER, AGAIN, LARGER = range(8)
 
-_NUMBERS = 70
+_NUMBERS = 71
 # Words that are numbers.
 #
 # - The block: its address, its bytes, how many of them are taken, or would be (`NEXT`).
@@ -35,7 +35,7 @@ _NUMBERS = 70
 #   0); the arenas and constants; the most reduced slots of a type, floats of values, arithmetic; nodes from
 #   which on equal ones are looked for, and how many mini-batches are still left out of that (`PAUSE`).
 # - Of the format: the first register that its reader fills; whether sentences are tagged;
-#   how many kinds the data has.
+#   how many kinds the data has; which alternatives of the pattern of tokens take several signs.
 # - Of the policy: an FSM's encoding and phases; whether agenda's averages are static; of
 #   rules that weigh the power of the share, whether heights count, whether it is `Frugal`; whether
 #   `Sufficient` counts edges between nodes of one type alone.
@@ -51,7 +51,7 @@ _NUMBERS = 70
     TEXT, SIZE, COUNT, FIRST, LAST, SEED, NUMBERS, MOST_VERTICES, IDS, ID_ROOM,
     TYPES, SLOTS, WIDTH, SHIFT, SPACE_ROWS, ALIASING, ARENAS, CONSTANTS,
     MOST_REDUCED, MOST_FLOATS, MOST_FLOPS, DEDUP_FROM, PAUSE,
-    COLUMNS, TAGGED, KINDS,
+    COLUMNS, TAGGED, KINDS, TOKENS_MANY,
     ENCODING, PHASES, STATIC, POWER, FREE, FRUGAL, DIRECT,
     WALK, TABLE, SCRATCH, GROWTH, STAGE,
     KIND_AT, COLUMNS_AT, LINES_AT, DATA_AT, VERTICES, NODES, OPERANDS, BATCHES, EDGES,
@@ -60,7 +60,7 @@ _NUMBERS = 70
     CONSTANT_NOW, LISTED, PRODUCT_FLOPS_NOW, OTHER_FLOPS_NOW,
 ) = range(_NUMBERS)  # fmt: skip
 
-_ARRAYS = 49
+_ARRAYS = 50
 # Words that name arrays: the address, and in the next word how many elements there are.
 #
 # - The addresses of the stages.
@@ -70,7 +70,8 @@ _ARRAYS = 49
 # - Of binding: steps, registers, the kinds that steps mean, where vocabularies lie (see `bind`).
 # - Of JSON: powers of ten (see `jsontokens.Json`); of JSON lines where vocabularies of names lie, and what is
 #   told of these (see `jsonlines`).
-# - Of query plans: known words, and what becomes of fields (see `queryplans`).
+# - Of query plans: known words, and what becomes of fields (see `queryplans`). Of plain text: the masks of
+#   `tokenise.find`.
 # - Of edges: as `edges._consumers` takes them. The types in order, where there is one.
 # - Of arenas: as `plan.fill_plan` takes them.
 # - Of policies: an FSM's table and actions.
@@ -82,7 +83,7 @@ _ARRAYS = 49
     STEPS, REDUCTIONS, PRODUCERS, OWN_STATE, TABLES, GIVEN, FIELDS,
     BINDING, REGISTERS, MEMBERS, VOCABULARY,
     JSON_POWERS, JSON_NAMES, JSON_FIELDS, JSON_LINKS,
-    PLAN_NAMES, PLAN_FIELDS,
+    PLAN_NAMES, PLAN_FIELDS, TOKENS,
     EDGE_SLOTS, EDGE_LISTS, EDGE_DISTINCT, ORDER,
     SLOT_ARENA, OUTPUT_ARENA, TYPE_SLOTS, REDUCES, REDUCED, CONSTANT_ROW, CONSTANT_FIRST, CONSTANT_END,
     LIST_FLOPS, PRODUCT_FLOPS, OTHER_FLOPS, LOOSE, HEAD,

@@ -166,8 +166,10 @@ class Workspace:
             self._fields.words[word + build.COUNT] = len(rows)
             self._fields.words[word + build.FLOATS] = rows.size // max(1, len(rows))
 
-    def read(self, binding: Binding, numbers: Mapping[int, int]) -> None:
-        """Let passes read texts, and bind the model to them by these steps."""
+    def read(
+        self, binding: Binding, numbers: Mapping[int, int], tokens: tuple[NDArray[np.uint8], int] | None
+    ) -> None:
+        """Let passes read texts, and bind the model to them by these steps; `tokens`: see `masks_of`."""
         vocabularies = _tables(binding.vocabularies)
         self.point(at.BINDING, binding.steps)
         self.point(at.REGISTERS, np.zeros(2 * binding.registers, np.int64))
@@ -183,6 +185,9 @@ class Workspace:
             self.point(at.PLAN_NAMES, plan_names())
             self.point(at.PLAN_FIELDS, binding.plans)
             self.point(at.JSON_POWERS, POWERS)
+        if tokens:
+            self.point(at.TOKENS, tokens[0])
+            self.words[at.TOKENS_MANY] = tokens[1]
         for word, number in numbers.items():
             self.words[word] = number
 

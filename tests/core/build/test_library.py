@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import abw
 from abw.core.api import LoadedModel
 from abw.core.base.errors import AbwError
 from tests.core.build.library import (
@@ -190,6 +191,43 @@ def test_the_example_of_a_server(built: Path, model: LoadedModel, tmp_path: Path
     assert found[:2] == [told, told[::-1]]
     assert TEXT in found[2][0]["error"]
     assert found[2][1] == told[0]
+
+
+LABELS = """\
+model: labelled
+dims: {hidden: 6, embed: hidden, tags: 3}
+data: {format: words, path: data.txt, tokens: '\\w+|[^\\w\\s]'}
+tables: {words: {dim: embed, rows: 50}}
+types:
+  own: {per: token, cell: cells/gru.yaml, inputs: {x: "words[word]", h: prev.own.h or zeros}}
+  tag: {per: token, cell: cells/linear.yaml, dims: {in: hidden, out: tags}, inputs: {x: own.h}}
+outputs: {tags: {of: tag.y, as: label, names: [one, 'zwölf "', three]}, plain: tag.y, numbers: NUMBERS}
+"""
+
+
+def test_labels_and_tokens(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "specs/cells", tmp_path / "cells")
+    lines = ["A bee, or not a bee?", "Ten wörter.", "x"]
+    (tmp_path / "data.txt").write_text("\n".join(lines))
+    (tmp_path / "spec.yaml").write_text(LABELS.replace("NUMBERS", "{of: tag.y, as: label}"))
+    model: LoadedModel = abw.load(tmp_path / "spec.yaml", threads=1)
+    model.build(tmp_path / "lib.so")
+    library = Library(str(tmp_path / "lib.so"))
+    for some in (lines, lines[1:], lines[:1] * 50):
+        found, expected = library(some), model(some)
+        names = ("one", 'zwölf "', "three")
+        for i, labels in enumerate(expected["tags"]):
+            assert found["tags"][i] == [[names[n]] for n in labels.tolist()]
+            assert found["numbers"][i] == [[n] for n in labels.tolist()]
+    assert len({label for instance in found["tags"] for (label,) in instance}) > 1
+    for wrong in (["a", " "], ["\x1f"], ["a\xff"], ["\u20ac"[:1] + "\u00e2"]):
+        try:
+            library([line.encode("latin-1", "replace").decode("latin-1") for line in wrong])
+        except ValueError as error:
+            assert TEXT in str(error)
+    (tmp_path / "spec.yaml").write_text(LABELS.replace("NUMBERS", "{of: tag.y, as: probabilities}"))
+    with pytest.raises(AbwError, match="output 'numbers' has probabilities"):
+        abw.load(tmp_path / "spec.yaml").build(tmp_path / "other.so")
 
 
 def test_what_has_no_pass_is_refused_with_the_reason(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ SPECS = [
     "attention-nmt", "bidag", "bilstm", "dag", "fig1", "fig10", "gat", "ggnn", "lattice", "lattice-gru",
     "lstm-nmt", "mvrnn", "ner", "rgcn", "rings", "set-transformer", "sst", "torch-bilstm", "torch-childsum",
     "torch-gru", "torch-lstm", "torch-treelstm", "tree-transformer", "treegru", "treegru-nary", "treelstm",
-    "treelstm-2type", "treelstm-attend", "treelstm-nary", "uneven",
+    "treelstm-2type", "treelstm-attend", "treelstm-nary", "uneven", "words",
     "plans/bao", "plans/qppnet", "plans/treelstm-cost", "plans/zero-shot",
 ]  # fmt: skip
 POLICIES = (
@@ -375,7 +375,7 @@ def test_no_pass_for_what_it_cannot_take() -> None:
     [
         ("experts", "the model grows, and types run after growth"),
         ("greedy", None),
-        ("words", "the data have `tokens`"),
+        ("words", None),
         ("bilstm-chars", "the data have `frequency`"),
         ("treelstm", None),
     ],
@@ -439,3 +439,18 @@ def test_outputs_that_are_most_of_the_memory_are_given_away_with_it() -> None:
     del kept, each
     passed(made, some[1:2])
     assert first.tobytes() == expected["classes"].values.tobytes()
+
+
+@settings(max_examples=60)
+@given(st.lists(st.text(st.sampled_from("ab9 ,.!ü€_\t\x1f😀\u2003"), max_size=9), min_size=1, max_size=3))
+def test_tokens_are_found_as_python_finds_them(some: list[str]) -> None:
+    made = model("words")
+    try:
+        expected: object = ordinary(made, some)
+    except (AbwError, TypeError) as error:
+        expected = str(error)
+    found = the_pass(made).objects(list(some))
+    if found is not None:
+        same(found, expected)  # type: ignore[arg-type]
+    elif not isinstance(expected, str):
+        assert any(sign in "".join(some) for sign in "😀\x1f") or not all(map(str.strip, some))
