@@ -8,6 +8,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from abw.torch.rewriting.rewriter import Rewriter
 from abw.torch.rewriting.shadows import is_instance
 from abw.torch.tracing.symbols import CannotTrace
 from abw.torch.verify import verified
+from abw.torch.watch import Watch
 
 DEFAULT_BATCH = 64
 # A function is rewritten, or recorded with more cells, this often before it is given up.
@@ -90,6 +92,7 @@ class Batched:
         self._fingerprint = Fingerprint(self.model)
         self._cells = Cells(self.model, executor, policy, threads, op_region)
         self._rewriter = Rewriter(self._cells, method)
+        self._watch = Watch(self.model, method, self._cells, self._rewriter)
         self._passes: Passes | None = None
         self._run: Any = None
         self.nodes = 0
@@ -127,8 +130,9 @@ class Batched:
                 self._check_model()
                 if self._cells.session.runner is not None:
                     raise AbwError("the model calls its own batched version", hint="call the model itself")
-                state = torch.get_rng_state()
+                state, begin = torch.get_rng_state(), perf_counter()
                 outputs = self._mini_batch(some, first, state)
+                self._watch.look(some, perf_counter() - begin)
                 if self._verify:
                     self._verify -= 1
                     verified(self.model, self._method, some, first, outputs, state)
@@ -240,7 +244,7 @@ class Batched:
         """Say which cells the model became, with lines, and what is no cell and why."""
         from abw.torch.report import report
 
-        return report(self._cells, self._rewriter)
+        return report(self._cells, self._rewriter, self._watch.said)
 
     def export(self, folder: str | os.PathLike[str], *columns: Sequence[Any], name: str = "exported") -> Path:
         """Write what the model is for these instances as a spec, data and weights, for `abw run` and others.

@@ -166,7 +166,7 @@ def test_parameters_that_pytorch_moves_are_read_where_they_are() -> None:
     with torch.no_grad():
         made.get_parameter("output-b").add_(1)
     assert not torch.equal(made(TREES)["classes"], before)
-    with pytest.raises(RuntimeError, match=r"float32 on the CPU, and a parameter is torch.float64 on cpu"):
+    with pytest.raises(RuntimeError, match=r"float32 on the CPU, but a parameter is torch.float64 on cpu"):
         made.double()(TREES)
 
 

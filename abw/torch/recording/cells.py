@@ -105,7 +105,7 @@ class Cells:
         self.params: list[torch.Tensor] = []
         self.tables: list[torch.Tensor] = []
         self.padding: dict[int, int] = {}
-        self.notes: dict[str, None] = {}
+        self.notes: dict[str, str] = {}
         self.seen_views: set[int] = set()
         self.seen_elements: dict[Any, set[int]] = {}
         self.ops: dict[Any, Any] = {}
@@ -478,8 +478,8 @@ class Cells:
     def note(self, said: str) -> None:
         """Warn of what makes the model slow, once."""
         if said not in self.notes:
-            self.notes[said] = None
-            warnings.warn(f"{place()}: {said}", stacklevel=2)
+            self.notes[said] = place()
+            warnings.warn(f"{self.notes[said]}: {said}", stacklevel=2)
 
 
 def _bits(tensor: torch.Tensor) -> list[Any]:

@@ -1,0 +1,77 @@
+"""Compares the time of the first mini-batches with PyTorch's, where batching may not pay, and says so."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from abw.torch.recording.cells import Cells
+from abw.torch.rewriting.rewriter import Rewriter
+
+# So many mini-batches are timed, each with so many of its instances by PyTorch.
+MOST_TIMED, MOST_ALONE = 2, 8
+# How much slower than PyTorch is said.
+SLOWER = 1.1
+# Of so few instances it is not sure that anything is batched.
+FEW = 4
+
+
+class Watch:
+    """Times mini-batches in which nothing was learnt. `said`: what was found, '' for nothing."""
+
+    def __init__(self, model: torch.nn.Module, method: str, cells: Cells, rewriter: Rewriter) -> None:
+        self._model, self._method, self._cells, self._rewriter = model, method, cells, rewriter
+        self._known: Any = None
+        self._ratios: list[tuple[float, float, float]] = []
+        self._left = MOST_TIMED
+        self.said = ""
+
+    def look(self, items: list[Any], took: float) -> None:
+        """Look at a mini-batch that took so many seconds. What is drawn at random stays as it would be."""
+        known = len(self._cells.library.types), self._rewriter.times, torch.is_grad_enabled()
+        settled, self._known = known == self._known, known
+        causes = self._causes(items) if settled and self._left else []
+        if not causes:
+            return
+        self._left -= 1
+        alone = items[:: -(-len(items) // MOST_ALONE)]
+        state = torch.get_rng_state()
+        try:
+            twin = copy.deepcopy(self._model)  # whatever forward keeps on the model is not kept
+            begin = perf_counter()
+            for item in alone:
+                getattr(twin, self._method)(*item)
+            theirs = (perf_counter() - begin) / len(alone)
+        except Exception:  # an instance that cannot be run twice
+            self._left = 0
+            return
+        finally:
+            torch.set_rng_state(state)
+        ours = took / len(items)
+        self._ratios.append((ours / theirs, ours, theirs))
+        if self._left == 0:
+            self._say(causes)
+
+    def _causes(self, items: list[Any]) -> list[str]:
+        """Why batching may not pay."""
+        found = [f"{where}: {said}" for said, where in self._cells.notes.items()]
+        found += [
+            f"{r.where or r.name}: one operation at a time: {r.why}" for r in self._cells.regions if r.why
+        ]
+        found += [f"{name} is not rewritten: {why}" for name, why in self._rewriter.unwritten.items()]
+        if len(items) < FEW:
+            found.append(f"{len(items)} run together: give more instances to a call, and a larger batch=…")
+        return found
+
+    def _say(self, causes: list[str]) -> None:
+        ratio, ours, theirs = min(self._ratios)
+        times = f"an instance takes {1e3 * ours:.2g} ms, {1e3 * theirs:.2g} ms by PyTorch alone"
+        if ratio <= SLOWER:
+            self.said = times
+            return
+        self.said = f"slower than PyTorch: {times}; {'; '.join(causes)}"
+        warnings.warn(self.said, stacklevel=5)
