@@ -1,4 +1,4 @@
-"""Stops a user's code that runs too long, by a signal whose handler raises inside that code."""
+"""Stops user code that runs too long, by a signal whose handler raises inside that code."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Alarm:
             signal.signal(signal.SIGALRM, before)
 
     def over(self) -> str:
-        """Why waiting programs must be stopped now; '' if they need not be."""
+        """Return why waiting programs must be stopped now; '' if they need not be."""
         now = time.monotonic()
         if now < self._end:
             return ""

@@ -67,7 +67,7 @@ class Dispatcher:
 
     @property
     def soon(self) -> int:
-        """Whole seconds after which a request that is refused now may come again."""
+        """Return after how many seconds a refused request may be sent again."""
         wait = self.queue.instances * self._pace.each / max(1, len(self._fleet.serving))
         return max(1, math.ceil(wait))
 
@@ -127,7 +127,7 @@ class Dispatcher:
                 loop.call_soon(self._feed_idle)  # with all requests that have arrived
 
     def tick(self) -> None:
-        """Do what is due from time to time: replace stuck engines, collect those that have ended."""
+        """Run periodic tasks: replace stuck engines, collect those that have ended."""
         now = time.monotonic()
         for fleet in self._fleets():
             fleet.collect()
@@ -180,7 +180,7 @@ class Dispatcher:
         self.metrics.restarts += 1
 
     def lost(self, link: Link) -> None:
-        """Queue the requests of a dead engine to run alone; one that did is the cause, and fails."""
+        """Queue the requests of a dead engine to run alone; one that ran alone is the cause, and fails."""
         running = list(dict.fromkeys(piece.waiting for piece in link.running))
         link.batches.clear()
         for waiting in running:

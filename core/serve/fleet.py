@@ -29,23 +29,23 @@ class Plan:
 
 
 class Owner(Protocol):
-    """Whoever sends the engines requests."""
+    """The sender of requests to engines."""
 
     def hear(self, link: Link, said: Any, bodies: bytes) -> None:  # noqa: ANN401 (what JSON holds)
         """Take a message of an engine."""
 
     def opened(self, link: Link) -> None:
-        """An engine gets requests from now on."""
+        """Note that an engine gets requests from now on."""
 
     def lost(self, link: Link) -> None:
-        """An engine that got requests has ended."""
+        """Note that an engine that got requests has ended."""
 
     def died(self) -> None:
-        """An engine has ended that should not."""
+        """Note that an engine has ended unexpectedly."""
 
 
 class Fleet:
-    """Engines that are started, and replaced whenever they die.
+    """Keeps engines running: starts them, and replaces those that die.
 
     `about`: what the first engine that was ready reported. `serving`: those that get requests, `idle`: those
     of them that have none. `failed`: why there are none any more.
@@ -83,7 +83,7 @@ class Fleet:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def retire(self) -> None:
-        """Let each engine end when it has answered what it runs."""
+        """End each engine once it has answered its requests."""
         self._retired = True
         for link in self._links.values():
             if not link.batches:

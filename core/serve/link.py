@@ -21,7 +21,7 @@ from abw.core.serve.wire import Frames, packed
 
 
 class Asked(Protocol):
-    """Who waits for the answer to a request: is told the reply, or why there is none, once."""
+    """A request's owner, which gets the reply, or the reason why there is none, once."""
 
     request: Request
 
@@ -29,7 +29,7 @@ class Asked(Protocol):
         """Take the reply."""
 
     def refuse(self, error: BodyError) -> None:
-        """Take the reason why there is none."""
+        """Take the reason why there is no reply."""
 
 
 # Is called with a link, a message and the bytes behind it.
@@ -38,7 +38,7 @@ Hear = Callable[["Link", Any, bytes], None]
 
 @dataclass(slots=True)
 class Batch:
-    """What an engine runs together: pieces of requests by number, with so many `instances`.
+    """A mini-batch of an engine: pieces of requests by number, with so many `instances`.
 
     `large`: of requests that run in pieces.
     """
@@ -96,11 +96,11 @@ class Link(asyncio.Protocol):
 
     @property
     def running(self) -> list[Piece[Asked]]:
-        """The pieces that the engine has and somebody waits for."""
+        """The pieces that the engine has and for which somebody is waiting."""
         return [piece for batch in self.batches for piece in batch.pieces.values() if not piece.stale]
 
     def send(self, pieces: Sequence[Piece[Asked]], now: float, *, large: bool) -> Batch:
-        """Let the engine run pieces of requests, all together, after what it has."""
+        """Send the engine pieces of requests, to run together after its current work."""
         assert self._transport is not None
         batch = Batch(dict(enumerate(pieces)), sum(piece.last - piece.first for piece in pieces), large)
         if not self.batches:
@@ -124,7 +124,7 @@ class Link(asyncio.Protocol):
         return self.process is None or self.process.poll() is not None
 
     def data_received(self, data: bytes) -> None:
-        """Take what the engine says, which may be half a message, or several."""
+        """Receive bytes of the engine: any number of messages, or a part of one."""
         for said, payload in self._frames.add(data):
             if self._about.done():
                 self._hear(self, said, payload)

@@ -1,4 +1,4 @@
-"""The engine's process: opens what answers requests, and passes on what the server sends.
+"""The engine's process: opens an engine, and passes on the server's requests.
 
 It ends when the server does. Signals that a terminal sends to both are the server's business.
 """
@@ -25,7 +25,7 @@ PATIENCE = 0.005
 
 
 class Answering(Protocol):
-    """What answers requests, as `Engine` does."""
+    """An object that answers requests, such as an `Engine`."""
 
     def about(self) -> dict[str, Any]:
         """What the server needs to know about the model."""

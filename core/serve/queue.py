@@ -15,7 +15,7 @@ MEMORY = 1.0
 
 
 class FullError(Exception):
-    """There is no room for a request."""
+    """The queue has no room for a request."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +49,7 @@ class Piece(Generic[T]):
 
     @property
     def stale(self) -> bool:
-        """Whether nobody waits for these instances."""
+        """Whether nobody is waiting for these instances."""
         return self.waiting.gone or self.attempt != self.waiting.attempt
 
 
@@ -113,7 +113,7 @@ class RequestQueue(Generic[T]):
         self._suspects.append(request)
 
     def start_over(self) -> None:
-        """Let requests that have begun and still wait run again from their first instance."""
+        """Run requests that have begun and still wait again, from their first instance."""
         for request in self._large:
             if request.taken and not request.gone and not request.suspect:
                 self._begin_again(request)

@@ -1,4 +1,4 @@
-"""Requests whose instances run together: which request each belongs to, and how it is answered."""
+"""Requests whose instances run together: the request of each, and its answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from abw.core.serve.requests import TENSORS, Request, parsed
 
 
 class RequestBatch:
-    """The instances of requests, numbered through, and what came of them.
+    """The instances of several requests, numbered consecutively, and their answers.
 
     `number`: of each instance that in its request; `line`: on which it begins there; `objects`: its text, or
     the JSON value; `errors`: why some are none.
@@ -98,7 +98,7 @@ class BatchEngine(ABC):
         return nullcontext()
 
     def apart(self, answers: Sequence[Answer]) -> bool:
-        """Whether a request must be run again alone."""
+        """Whether a request must run again alone."""
         return False
 
     @abstractmethod

@@ -49,7 +49,7 @@ class Request:
         return len(self.texts)
 
     def document(self, first: int = 0, last: int | None = None) -> list[Any]:
-        """The arguments of instances `first` to `last` of the same request, as they are sent to an engine.
+        """Return the arguments of instances `first` to `last`, as they are sent to an engine.
 
         Tensors of only some of its instances are all asked for, as bytes: they are joined (`joined`).
         """

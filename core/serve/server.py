@@ -45,7 +45,7 @@ def serve(serving: Serving, limits: Limits, report: Report | None = None) -> boo
 
 
 def tell(name: str, address: str) -> None:
-    """Print on standard error where the server is, and when it is ready."""
+    """Print the server's address on standard error, and when it is ready."""
     said = f"listening on {address}; the model is being loaded"
     if name:
         said = f"ready: {name} at {address}/v1/predict"

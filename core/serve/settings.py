@@ -35,7 +35,7 @@ class Loading:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What is decided here of a spec, as arguments of `abw.load`."""
+        """The settings of a spec, as arguments of `abw.load`."""
         found = asdict(self)
         return {name: found[name] for name in found.keys() - {"target", "format"} if found[name] is not None}
 
@@ -65,7 +65,7 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much at once, and how long.
+    """Limits on sizes and times.
 
     `batch` instances with `nodes` vertices are in a mini-batch at most, or one instance with more; `queue`
     instances wait. Seconds: `wait` for more instances while the engine is idle; `timeout` from a request's

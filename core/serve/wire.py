@@ -20,14 +20,14 @@ def packed(document: Any, payload: bytes = b"") -> bytes:  # noqa: ANN401 (what 
 
 
 class Frames:
-    """Messages out of a stream of bytes, of which any number arrive at once."""
+    """Splits a stream of bytes into messages."""
 
     def __init__(self) -> None:
         self._held = bytearray()
         self._wanted = _HEAD.size  # bytes until the next message may be whole
 
     def add(self, data: bytes) -> Iterator[tuple[Any, bytes]]:
-        """Yield the messages that are whole now."""
+        """Add bytes; yields the messages that are complete."""
         held = self._held
         held += data
         while len(held) >= self._wanted:

@@ -1,4 +1,4 @@
-"""A linear scoring rule: the type goes first whose weighed features sum to most."""
+"""A linear scoring rule: the type with the largest weighted sum of features goes first."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def weights_of(named: Mapping[str, float]) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Linear:
-    """The type goes first whose features (`FEATURES`), times their `weights` (10,), sum to most.
+    """Executes the type with the largest sum of features (`FEATURES`) times their `weights` (10,).
 
     Equal sums go to the type declared first. A rule in which `free`, or `next_share` and `none_next`, have
     weight 0 takes less time.
@@ -64,7 +64,7 @@ class Linear:
 
 
 class Scorer:
-    """Schedules one dag by any weights, for learning; what does not depend on weights is found once.
+    """Schedules one dag by any weights, for learning; computes everything that does not depend on them once.
 
     Without `free` that feature is not computed, whatever it weighs.
     """
@@ -87,7 +87,7 @@ class Scorer:
         self._batches = room(dag)
 
     def schedule(self, weights: Floats) -> Schedule:
-        """Schedule by these weights; the arrays of the schedule are used again for the next one."""
+        """Schedule by these weights; the next schedule overwrites the arrays of this one."""
         self.count(weights, len(self._dag[0]))
         return to_schedule(self._batches)
 

@@ -1,1 +1,1 @@
-"""Searches over sequences of types, on automata of the instances."""
+"""Searches over sequences of types, by automata of the instances."""

@@ -1,4 +1,4 @@
-"""Instances as automata: a state is the set of an instance's executed nodes, made when it is first reached.
+"""Instances as automata, whose states are sets of executed nodes, made when they are first reached.
 
 The graph of a mini-batch is many small graphs side by side. Executing a type takes each instance from one
 state to the next, whatever the others do; what is known of a state (what is ready, and what that is worth) is
@@ -26,7 +26,7 @@ FULL = -2
 
 
 class Instances(NamedTuple):
-    """What the automata read of a dag of n nodes and K instances.
+    """The arrays that automata need of a dag of n nodes and K instances.
 
     `type`, `ptr` and `succ`, `above_ptr` and `above`: nodes' types, consumers, producers. `position` (n,): a
     node's number in its instance. The nodes of one type in one instance are a column,
@@ -186,7 +186,7 @@ def grown(found: Automata) -> Automata:
 
 
 def forget(found: Automata) -> None:
-    """Leave the instances' first states alone, and the room for others as it is."""
+    """Keep only the instances' first states, and the room for others."""
     instances, states, count = found.instances, found.states, len(found.start)
     entries = states.first[count]
     states.size[:] = count, entries, states.begin[entries]

@@ -1,4 +1,4 @@
-"""Beam search over sequences of types, on automata of the instances."""
+"""Beam search over sequences of types, by automata of the instances."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LESS = 1.0 - 1e-9  # costs are sums that rounding blurs: what is less than this 
 
 
 class Beam(NamedTuple):
-    """W executions side by side, of K instances, T types, H heights of all types together.
+    """W partial executions of K instances, with T types and H heights of all types together.
 
     `at` (W, K): each instance's state. By type (W, T): `mass` and `key` of what is ready, its `rows`, the
     rows `left` in all, the largest height `top` that remains, and of how many of the instances that have it
@@ -70,7 +70,7 @@ class Next(NamedTuple):
 
 
 class Way(NamedTuple):
-    """How the executions came about: step b, place w came from `parent[b, w]` by `action[b, w]`."""
+    """How executions were reached: place w of step b comes from `parent[b, w]` by `action[b, w]`."""
 
     parent: Ints
     action: Ints
@@ -105,7 +105,7 @@ def _choice_room(width: int, types: int) -> Next:
 
 
 class Beaten(NamedTuple):
-    """The types of the cheapest schedule found (None: none below the limit), and what is proven.
+    """The types of the cheapest schedule found (None: none below the limit), and the proven bound.
 
     No schedule that takes all ready nodes of a type costs less than `at_least`, which is no more than the
     cost of the one found, or the limit.

@@ -1,4 +1,4 @@
-"""Repair: a local search on the sequence of types that shortens a schedule which is known.
+"""Repair: a local search that shortens a known sequence of types.
 
 An edit moves a type, swaps two, or leaves one out, and is kept if the sequence still finishes the graph.
 Edits that keep the length lead on to sequences of which others can be shortened. Only what an edit changes
@@ -65,7 +65,7 @@ class Word(NamedTuple):
 def repair(
     dag: Dag, types: Ints, work: int, seed: int = 0, *, patience: int | None = None, room: int = 1 << 28
 ) -> Ints:
-    """Shorten a sequence of types that finishes the graph; of the same length where that is not found.
+    """Shorten a sequence of types that finishes the graph; it keeps its length if nothing shorter is found.
 
     `work` is the number of edits tried, where one that takes many steps counts as several: 1 to 3 us each for
     64 instances. The search ends earlier where the work of `patience` has gained nothing. The same seed gives
@@ -101,7 +101,7 @@ def repair(
 
 
 def work_of(steps: int, words: int) -> int:
-    """What steps of instances, whose states have so many words, count as work."""
+    """Return the work that steps of instances count for, whose states have so many words."""
     return steps * (8 + words) // (8 * STEPS)
 
 

@@ -1,4 +1,4 @@
-"""The linear rule, and what it finds shortened: between rules and searches in time and in batches."""
+"""The linear rule with repaired schedules: between rules and searches in time and in batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from abw.core.policy.search.search import replay
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The shorter schedule of the linear rule in both directions, repaired (see `repair`).
+    """The better of the linear rule's two directions, repaired (see `repair`).
 
     `work` for each of its batches, and `most` at most.
     """

@@ -175,7 +175,7 @@ def replay(dag: Dag, types: list[int]) -> Schedule:
 
 
 def follow(dag: Dag, types: Ints) -> tuple[Schedule, int]:
-    """A sequence of types as far as they are ready, then the rule `critical`; how many nodes it executed."""
+    """Follow a sequence of types while they are ready, then `critical`; returns how many nodes it did."""
     edges, frontier, batches = begin(dag)
     done = _follow(edges, frontier, start_paths(frontier, path_lengths(dag)), types, batches)
     return to_schedule(batches), int(done)

@@ -1,4 +1,4 @@
-"""The pass itself: stage after stage, until one ends it."""
+"""Runs a pass: stage after stage, until one ends it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _run(words: int) -> int:
 
 @njit
 def answer(words: int, text: int, size: int, count: int) -> int:
-    """Run `count` instances: of a text of so many bytes at an address, or (`text` 0) of those bound.
+    """Run `count` instances of a text of so many bytes at an address, or (`text` 0) of the bound ones.
 
     The words then say where outputs lie, if the result is `state.FINE`; any other says why not.
     """
@@ -43,5 +43,5 @@ def answer_text(words: int, text: NDArray[np.uint8], count: int) -> int:
 
 @njit
 def go_on(words: int) -> int:
-    """Go on with a pass that ended with AGAIN, or with its next phase."""
+    """Continue a pass that ended with AGAIN, or run its next phase."""
     return _run(words)

@@ -40,14 +40,14 @@ _KINDS = 256
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a format is read: the stage, and the names of its registers, in their order."""
+    """How a format is read: the stage, and the names of its registers in order."""
 
     stage: Stage
     columns: tuple[str, ...]
 
 
 def format_of(model: Model) -> Format | None:
-    """How a model's texts are read."""
+    """Return how a model's texts are read."""
     if model.data.tokens:
         return Format(read.tokens, ("word",)) if masks_of(model.data.tokens) else None
     if model.data.format != "json":
@@ -68,7 +68,7 @@ FORMATS = {
 
 
 class CannotPassError(Exception):
-    """The message says what of a model the pass cannot take."""
+    """A pass cannot run the model, for the reason in the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class _Writer:
     free: int = 0
 
     def binding(self) -> Binding:
-        """Write them: a step or more for each of `Binding.tables`, in their order."""
+        """Write one or more steps for each of `Binding.tables`, in order."""
         program, types = self.program, self.model.types
         names = [*program.links, *program.lists, *program.lookups]
         first = len(types) + len(names)

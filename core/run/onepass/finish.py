@@ -1,4 +1,4 @@
-"""The stages behind the schedule: memory is laid out, kernels run, outputs are copied."""
+"""The stages after scheduling: they lay out memory, run kernels and copy outputs."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def plan(words: int) -> int:
 
 @entry
 def walk(words: int) -> int:
-    """Run all batches, if the arenas have the rows of the plan; else ROWS."""
+    """Run all batches if the arenas have enough rows for the plan; otherwise return ROWS."""
     state = longs_at(words, at.WORDS)
     rows, held = ints_at(state[at.ROWS_NOW], state[at.ARENAS]), longs_in(state, at.HELD)
     for a in range(len(rows)):

@@ -1,4 +1,4 @@
-"""What a pass has made of bound instances, as objects: graph, schedule and plan."""
+"""Graph, schedule and plan of a pass, as objects."""
 
 from __future__ import annotations
 

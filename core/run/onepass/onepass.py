@@ -52,7 +52,7 @@ _PARTED = {"lattice": b"\n\x01\n"}
 
 
 def refusal(model: Model, networks: Networks, policy: Policy) -> str:
-    """Why calls of a model on the executor cpu take the ordinary way; '' where they are one pass."""
+    """Return why calls of a model on the executor cpu go step by step; '' if they are one pass."""
     growth = networks.growth_model
     for there, what in (
         (numba.config.DISABLE_JIT, "nothing is compiled (NUMBA_DISABLE_JIT)"),  # type: ignore[attr-defined]
@@ -73,7 +73,7 @@ def refusal(model: Model, networks: Networks, policy: Policy) -> str:
 
 
 def texts_refusal(model: Model, networks: Networks) -> str:
-    """Why a model's texts are read the ordinary way; '' where the pass reads them."""
+    """Return why a model's texts are read by steps; '' if a pass reads them."""
     try:
         _binding(model, networks)
     except CannotPassError as error:
@@ -82,7 +82,7 @@ def texts_refusal(model: Model, networks: Networks) -> str:
 
 
 class Pass:
-    """A model's passes on an executor, by a policy that has a rule."""
+    """A model's passes on an executor, scheduled by a policy with compiled stages."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Pass:
 
     @cached_property
     def reading(self) -> tuple[Stage, ...]:
-        """The stages that run texts, found or compiled now; none where `texts_refusal` says why."""
+        """Load or compile the stages that run texts; none if `texts_refusal` gives a reason."""
         model = self._model
         try:
             reader, binding = _binding(model, self._networks)
@@ -142,7 +142,7 @@ class Pass:
         return self._space.table(self.reading)
 
     def objects(self, instances: list[Any]) -> Outputs | None:
-        """The outputs of instances; None where the ordinary way is to be taken."""
+        """Return the outputs of instances; None if the steps have to run."""
         if self._read(instances) != at.FINE:
             return None
         found = {}
@@ -203,13 +203,13 @@ class Pass:
         return Passed(made.nodes, made.batches, planned)
 
     def result(self, passed: Passed) -> Callable[[], Result]:
-        """What gives the values of the last call of `bound`, until the executor runs again."""
+        """Return a view of the values of the last call of `bound`, valid until the executor runs again."""
         read = self._executor.reader_of(lambda: passed.planned.plan)
         counts = Counts(passed.batches, passed.batches, 0, 0)  # each operand is read where it lies
         return lambda: Result(passed.planned.graph, counts, read)
 
     def kernels(self) -> None:
-        """Run the kernels of the last pass once more, and nothing else: for measurements."""
+        """Run only the kernels of the last pass once more, for measurements."""
         self._space.run([("", self._space.stages((finish.walk,)))], self._space.text, 0, 0)
 
     def _read(
@@ -272,7 +272,7 @@ def _binding(model: Model, networks: Networks) -> tuple[Stage, Binding]:
 
 
 class Passes:
-    """A model's passes, on an executor and its twins: made when they are worth it, or by `make`.
+    """A model's passes on an executor and its twins, made at the second call or by `make`.
 
     The first call alone would wait longer for machine code than the pass spares, and so would less than
     `worth` mini-batches. `spared`: whether leaving out equal nodes, which takes the ordinary way, is to spare
@@ -295,16 +295,16 @@ class Passes:
 
     @property
     def made(self) -> Pass | None:
-        """The executor's own, if it is made."""
+        """The passes of the executor itself, if they have been made."""
         return self._made.get(self._executor)
 
     def next(self, policy: Callable[[], Policy]) -> Pass | None:
-        """What the next call takes; None for the ordinary way."""
+        """Return the passes of the next call; None for the steps."""
         self._calls += 1
         return self.make(policy()) if self._calls == SECOND else self.made
 
     def of(self, policy: Policy, executor: Executor, windows: int) -> Pass | None:
-        """What so many mini-batches on the executor or a twin take; None for the ordinary way."""
+        """Return the passes for so many mini-batches on the executor or a twin; None for the steps."""
         return self.make(policy, executor) if windows >= self._worth or self.made else None
 
     def make(self, policy: Policy, twin: Executor | None = None) -> Pass | None:

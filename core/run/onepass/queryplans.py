@@ -43,7 +43,7 @@ _SLOTS, _TEXT, _BEGIN, _SIZE, _CODE, _BYTES, _COUNT, _KEYS, _OF_NAMES = range(9)
 
 
 def plan_names() -> Table:
-    """The words that plans are made of, as the stage is given them."""
+    """The keys and operators of plans, in the form that the stage reads."""
     known, table = scanned.names(), Table(np.zeros(_OF_NAMES, np.int64))
     text = np.frombuffer(cast(Any, known.eights.base), np.uint8)
     for word, array in (_SLOTS, known.slots), (_TEXT, text), (_BEGIN, known.begin), (_SIZE, known.size):

@@ -24,7 +24,7 @@ _NEWLINE, _OPEN, _BLANK, _PARTING, _MARK = 10, 40, 32, 1, 0xEF
 
 @fragment
 def in_lines(words: int) -> bool:
-    """Whether the text has as many lines as instances, and none with a mark of the byte order."""
+    """Whether the text has as many lines as instances, and no byte-order mark."""
     state = longs_at(words, at.WORDS)
     text, lines, marks = bytes_at(state[at.TEXT], state[at.SIZE]), 1, 0
     for i in range(len(text)):

@@ -1,4 +1,4 @@
-"""Which stages schedule by a policy."""
+"""Chooses the stages that schedule by a policy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from abw.core.run.onepass.state import Stage
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The stages that schedule as a policy, and the words that they go by."""
+    """The stages that schedule like a policy, and their parameters in words."""
 
     stages: tuple[Stage, ...]
     arrays: Mapping[int, NDArray[Any]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The stages that schedule: what rules ask of a graph, and each rule's own loops (`abw.core.policy`)."""
+"""The stages that schedule: facts about the graph, and the loops of each rule (`abw.core.policy`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, full, take
 
 @fragment
 def room_for_schedule(words: int) -> bool:
-    """Room for a schedule, which is empty."""
+    """Reserve room for an empty schedule."""
     state = longs_at(words, at.WORDS)
     n = state[at.NODES]
     state[at.BATCH_TYPE], state[at.BATCH_PTR] = take(words, n, 4), take(words, n + 1, 4)

@@ -1,4 +1,4 @@
-"""What a pass knows, as one array of words that its stages are called with and that is kept.
+"""The state of a pass: one array of words, which is kept between calls and passed to its stages.
 
 A stage is a compiled function of the address of these words; it returns FINE, or why the pass ends. What it
 makes lies in the block: memory from which each stage takes what it needs, and which begins anew with each
@@ -109,7 +109,7 @@ LINE = 64
 
 @fragment
 def take(words: int, count: int, size: int) -> int:
-    """Where room for so many elements of so many bytes lies in the block; see `full`."""
+    """Reserve so many elements of so many bytes in the block, and return the address; see `full`."""
     state = longs_at(words, WORDS)
     begin = state[NEXT]
     state[NEXT] = begin + ((count * size + LINE - 1) & -LINE)
@@ -118,6 +118,6 @@ def take(words: int, count: int, size: int) -> int:
 
 @fragment
 def full(words: int) -> bool:
-    """Whether more of the block was taken than it has: then nothing may be written."""
+    """Whether more was reserved than the block has; then nothing may be written."""
     state = longs_at(words, WORDS)
     return state[NEXT] > state[ROOM]  # type: ignore[no-any-return]

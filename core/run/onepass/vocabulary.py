@@ -1,4 +1,4 @@
-"""Words with their rows, as compiled code looks them up: by open addressing, in a table half full at most."""
+"""Vocabularies for compiled code: a hash table with open addressing, at most half full."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def fill_slots(hashes: NDArray[np.uint64], slots: NDArray[np.int32]) -> None:
 
 @fragment
 def row_of(vocabulary: int, text: int, size: int, hashed: np.uint64, unknown: int) -> int:
-    """The row of the word of so many bytes at an address, whose hash this is."""
+    """Return the row of the word of so many bytes at an address, which has this hash."""
     words = longs_at(vocabulary, OF_VOCABULARY)
     slots, ends = ints_at(words[SLOTS], words[SLOT_COUNT]), ints_at(words[ENDS], at.ENDLESS)
     known, given = bytes_at(words[BYTES], at.ENDLESS), bytes_at(text, size)

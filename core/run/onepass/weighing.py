@@ -1,4 +1,4 @@
-"""The stages of rules that go by heights, by weights of nodes, or by what nothing holds back."""
+"""The stages of rules by heights, by weights of nodes, or by free types."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ OWN_REFERENCES = 2
 
 
 class Workspace:
-    """What the passes of a model share on one executor: one call at a time.
+    """What the passes of a model share on one executor, for one call at a time.
 
     `arrays` and `numbers` are those of a policy (`abw.core.run.onepass.rules`).
     """
@@ -140,7 +140,7 @@ class Workspace:
         self._take(LEAST)
 
     def point(self, word: int, to: NDArray[Any] | Table) -> None:
-        """Say where an array lies, and how many elements it has."""
+        """Write the address of an array and its number of elements into words."""
         if not isinstance(to, Table):
             to = np.ascontiguousarray(to)
         self._table.point(word, to)
@@ -151,7 +151,7 @@ class Workspace:
         return Table(np.array([address_of_code(stage) for stage in stages], np.int64))
 
     def bind(self, binding: Bound) -> None:
-        """Let the next passes be of these instances."""
+        """Set the instances of the next passes."""
         instances = binding.instances
         self._table.point(at.KIND_AT, np.ascontiguousarray(instances.kind))
         self._table.point(at.NUMBERS, np.ascontiguousarray(instances.numbers, np.int64))
@@ -192,14 +192,14 @@ class Workspace:
             self.words[word] = number
 
     def number(self, numbers: NDArray[np.int64] | None, vertices: int) -> None:
-        """Let the next pass of a text have instances of these numbers (n,), and at most so many vertices."""
+        """Set the numbers (n,) of the instances of the next text, and their largest number of vertices."""
         self.words[at.MOST_VERTICES] = vertices
         self.words[at.NUMBERS] = 0
         if numbers is not None:
             self._table.point(at.NUMBERS, numbers)
 
     def names(self) -> list[str | int] | None:
-        """The ids of the instances that the last pass has read from JSON lines; None without any."""
+        """Return the ids of the instances that the last pass read from JSON lines; None if there are none."""
         count, lines = int(self.words[at.COUNT]), int(self.words[at.ID_ROOM])
         ids = self._lies(int(self.words[at.IDS]), (3, lines), np.int32)[:, :count]
         if not ids[0].any():
@@ -219,7 +219,7 @@ class Workspace:
     def run(
         self, phases: Phases, text: NDArray[np.uint8] | None, first: int, last: int, times: Times = uncounted
     ) -> int:
-        """Run a pass of some phases; how it ends: with more room where it needs that."""
+        """Run a pass of some phases, with more room if it needs that; returns how it ended."""
         words, count = self.words, last - first
         if text is None:
             words[at.FIRST], words[at.LAST] = first, last

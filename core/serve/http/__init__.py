@@ -1,1 +1,1 @@
-"""HTTP: connections of clients, and what stands at each address."""
+"""HTTP: connections of clients, and the handlers of addresses."""

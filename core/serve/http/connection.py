@@ -69,7 +69,7 @@ class Exchange:
 
 
 class Site(Protocol):
-    """What stands behind connections, and answers requests.
+    """The server behind connections, which answers requests.
 
     A request must be whole within `timeout` seconds, and has a body of `most` bytes at most. `date`: the
     header with the time, as a line.
@@ -93,7 +93,7 @@ class Site(Protocol):
         """Answer a request whose body is not there, now."""
 
     def leave(self, exchange: Exchange) -> None:
-        """Nobody waits for an answer any more."""
+        """Note that nobody is waiting for the answer any more."""
 
     def count(self, status: int) -> None:
         """Count a request that had no whole head."""
@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
     # What the client does.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait for a request, as long as between two requests."""
+        """Start the time limit for a first request."""
         self._transport = cast(asyncio.Transport, transport)
         self._site.connections.add(self)
 
@@ -221,7 +221,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Let nobody work for a client that has gone."""
+        """Cancel the requests of a client that has gone."""
         self._stop_timer()
         self._held.clear()
         self._site.connections.discard(self)
@@ -231,7 +231,7 @@ class Connection(asyncio.Protocol):
         self._behind.clear()
 
     def pause_writing(self) -> None:
-        """Begin no more requests while the client does not read."""
+        """Start no further requests while the client does not read."""
         self._full = True
 
     def resume_writing(self) -> None:
@@ -413,7 +413,7 @@ class Connection(asyncio.Protocol):
             self._loop.call_later(PROBED, self._probe, number + 1)
 
     def end(self) -> None:
-        """Close the connection as soon as its requests are answered."""
+        """Close the connection once its requests are answered."""
         self._ending = True
         if self._current is None and not self._behind and not self._deaf:
             self._transport.close()

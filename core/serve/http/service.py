@@ -120,7 +120,7 @@ class Service:
 
     @property
     def names(self) -> list[str]:
-        """The models' names in addresses; '' until one is known."""
+        """The models' names in addresses; '' until a name is known."""
         given = [*self._names, *[""] * len(self.models)]
         about = (model.about["name"] if model.about else "" for model in self.models)
         return [name or found for name, found in zip(given, about, strict=False)]
@@ -205,7 +205,7 @@ class Service:
         self.decline(None, exchange, BodyError(status, message), kind)
 
     def leave(self, exchange: Exchange) -> None:
-        """Nobody waits for an answer any more."""
+        """Note that nobody is waiting for the answer any more."""
         if isinstance(exchange.asked, Inference):
             self.count(499)
             self.close(exchange.asked)
@@ -277,7 +277,7 @@ class Service:
         return BodyError(429, f"{waiting} instances wait, {model.queue.room} may")
 
     def close(self, asked: Inference) -> None:
-        """Let nothing run any more for a request."""
+        """Run nothing more for a request."""
         self._open.pop(asked, None)
         asked.exchange.asked = None
         asked.model.queue.leave(asked.waiting)

@@ -128,7 +128,7 @@ def test_branches_of_an_instance_are_its_structure(net: Net) -> None:
 
 
 def test_what_decides_on_the_way_has_no_graph_before(net: Net) -> None:
-    with pytest.raises(AbwError, match="granularity graph: a program calls cells after it has asked"):
+    with pytest.raises(AbwError, match="granularity graph: the program calls cells after it has waited"):
         net.run(Programs(net).parse, SENTENCES, granularity="graph")
     assert net.run(lambda _: net.gate(net.start).above(0), [0], granularity="graph") in ([True], [False])
     with (
