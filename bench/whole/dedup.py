@@ -22,13 +22,15 @@ from abw.bench.sets.syntax import write_syntax
 from abw.bench.timing import Work, interleaved
 from abw.bench.workloads import CASES, Case, Ready, files_of, outputs_of, ready
 from abw.core.base.errors import AbwError
+from abw.core.base.progress import Clock
 from abw.core.graph.equal.dedup import dedup as without_equal
 from abw.core.graph.equal.dedup import keys_of
 from abw.core.ir.model import Model
 from abw.core.policy.registry import get_policy
+from abw.core.run.columns import columns_of
 from abw.core.run.dedup import DedupMode
 from abw.core.run.hoisting import hoist_where_it_pays, hoisted_types
-from abw.core.run.minibatches import planned
+from abw.core.run.minibatches import planned, run_all
 from abw.core.run.options import PRESETS
 from abw.core.run.workload import open_model, open_workload, read_instances
 from abw.core.spec.load import Overrides
@@ -40,6 +42,14 @@ from abw.core.train.session import TrainOptions, open_training
 HOW = replace(PRESETS["abw"], policy="critical")
 # What only the training sets have of the paper's workloads.
 TRAINED = Case("SST", "sst.yaml", "trees/train.txt")
+# Models that grow, on real data.
+GROWING = (
+    Case("greedy decoding", "greedy.yaml", "pairs/tst2012.en-vi.txt"),
+    Case("beam of 4", "beam.yaml", "pairs/tst2012.en-vi.txt"),
+    Case("stack RNN", "stackrnn.yaml", "tags/dev.txt"),
+    Case("experts", "experts.yaml", "tags/dev.txt"),
+    Case("early exit", "early-exit.yaml", "trees/train.txt"),
+)
 Chosen = Annotated[
     str | None,
     typer.Option("--sets", metavar="TEXT", help="Sets whose name has this text.", show_default="all"),
@@ -58,8 +68,9 @@ class Set:
 
 def sets_of(specs: Path, data: Path) -> Iterator[Set]:
     """The paper's workloads, syntax trees, query plans, and molecules where RDKit is installed."""
-    for chosen in CASES:
+    for chosen in (*CASES, *GROWING):
         yield Set(chosen.name, partial(_files, chosen, specs, data))
+    yield Set("greedy decoding, sources twice", partial(_twice, specs, data))
     yield Set("syntax trees", lambda folder, count: (write_syntax(folder, count), None))
     full = partial(write_syntax, constants=True)
     yield Set("syntax trees, constants", lambda folder, count: (full(folder, count), None))
@@ -71,6 +82,14 @@ def sets_of(specs: Path, data: Path) -> Iterator[Set]:
 
 def _files(chosen: Case, specs: Path, data: Path, folder: Path, count: int) -> tuple[Path, Path]:
     return files_of(chosen, specs, data)
+
+
+def _twice(specs: Path, data: Path, folder: Path, count: int) -> tuple[Path, Path]:
+    """Sentences to translate, each twice in a row."""
+    spec, source = files_of(GROWING[0], specs, data)
+    lines, file = source.read_text(encoding="utf-8").splitlines(keepends=True), folder / "twice.txt"
+    file.write_text("".join(2 * line for line in lines[: -(-count // 2)]), encoding="utf-8")
+    return spec, file
 
 
 def _plans(kind: str, folder: Path, count: int) -> tuple[Path, None]:
@@ -110,7 +129,9 @@ def dedup(
             shutil.copytree(specs / "cells", Path(folder) / "cells")
             spec, file = chosen.write(Path(folder), mini_batches * instances)
             changes = _changes(file, size, instances, mini_batches)
-            yield _row(chosen.name, _opened(spec, changes), size, instances, runs)
+            model = _opened(spec, changes)
+            made = _growing_row if model.growth else _row
+            yield made(chosen.name, model, size, instances, runs)
     for size, instances in product(hidden, batch) if training else ():
         spec, file = files_of(TRAINED, specs, data)
         yield _training_row(spec, file, _changes(file, size, instances, mini_batches), runs)
@@ -158,6 +179,35 @@ def _row(name: str, model: Model, size: int, batch: int, runs: int) -> Row:
     )
 
 
+def _growing_row(name: str, model: Model, size: int, batch: int, runs: int) -> Row:
+    """The same of a model that grows, which hoists nothing, and keeps no leaves."""
+    modes: tuple[DedupMode, ...] = ("off", "on", "auto")
+    made = {mode: _ready(model, mode) for mode in modes}
+    seconds = interleaved(
+        {mode: partial(_run, made[mode]) for mode in modes}, runs, time.thread_time, warming=1
+    )
+    equal = made["on"]
+    workload = open_workload(model, read_instances(model.data, batch), equal.networks)
+    found, _ = next(run_all(workload, equal.policy, equal.executor, _clock()))
+    assert found.grown is not None
+    nodes = len(found.grown.result.nodes)
+    return Row(
+        "growing, from text to outputs",
+        set=name,
+        hidden=size,
+        batch=batch,
+        nodes=nodes,
+        distinct_share=1 - found.equal_nodes / nodes,
+        off_seconds=seconds["off"],
+        equal_times=seconds["off"] / seconds["on"],
+        usual_times=seconds["off"] / seconds["auto"],
+    )
+
+
+def _clock() -> Clock:
+    return Clock("construct", "schedule", "plan", "execute")
+
+
 def _ready(model: Model, mode: DedupMode, *, leaves: bool = False) -> Ready:
     return ready(model, HOW, dedup=mode, leaves=leaves)
 
@@ -168,6 +218,10 @@ def _run(ours: Ready) -> None:
     workload = open_workload(ours.model, instances, ours.networks)
     if ours.executor.leaves is not None:
         ours.executor.leaves.forget()
+    if workload.growing is not None:
+        for batch, result in run_all(workload, ours.policy, ours.executor, _clock()):
+            columns_of(workload, batch, result)
+        return
     for window in workload.windows():
         made = planned(workload, ours.policy, ours.executor, *window)
         outputs_of(ours.executor.run(made.plan), made.graph)

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from abw.core.graph.equal.consing import LEAST_NODES as LEAST_NODES
 from abw.core.graph.equal.consing import LOOKED_AT as LOOKED_AT
+from abw.core.graph.equal.consing import Consing, Patience, worth
 from abw.core.graph.equal.consing import DedupMode as DedupMode
-from abw.core.graph.equal.consing import Patience, worth
 from abw.core.graph.equal.dedup import Keys, dedup, keys_of
 from abw.core.graph.equal.leaves import Leaves
 from abw.core.graph.graph import Graph
+from abw.core.graph.growing.launch import leave_out_equal
 from abw.core.ir.network import Network
+from abw.core.jit.decorators import address_of_code
 from abw.core.plan.arenas import arenas_of
 
 
@@ -41,9 +43,12 @@ class Deduplicator(Patience):
         """The same for another network with edges in the same slots."""
         return type(self)(self.mode, keys=keys_of(network, self.keys.edges))
 
-    def compile(self, graph: Graph) -> None:
-        """Compile what looks for equal nodes, by a graph of the network, however small."""
+    def compile(self, graph: Graph, *, growing: bool = False) -> None:
+        """Compile what looks for equal nodes in graphs, by one of the network, and in those that grow."""
         dedup(graph, self.keys)
+        if growing:
+            address_of_code(leave_out_equal)
+            Consing(self.keys.network).reserve(0, 1, 1)
 
     def __call__(
         self, graph: Graph, apart: NDArray[np.bool_] | None = None, part: NDArray[np.int32] | None = None

@@ -74,7 +74,7 @@ def leave_out_equal(words: int) -> int:
         found = stands_for(node, keys, used, begins, table)
         if found == node:
             keys[behind], stands[i], kept[k] = vertices[i], -1, vertices[i]
-            for s in range(slots):
+            for s in range(slots if filled < low else 0):
                 read = register(state, s)
                 for m in range(high - low):
                     read[filled + m] = read[low + m]

@@ -23,7 +23,7 @@ from abw.core.exec.interface import Array, Computed, Executor, Result, Rounds
 from abw.core.exec.planned_tape import PlannedTape
 from abw.core.graph.bind import Binding, bind
 from abw.core.graph.construct import construct
-from abw.core.graph.equal.consing import APPENDED
+from abw.core.graph.equal.consing import GROWN
 from abw.core.graph.equal.dedup import dedup
 from abw.core.graph.graph import Graph, Nodes
 from abw.core.graph.growing.batch import Batch, GrowthData, encoded
@@ -218,7 +218,7 @@ class _Growing:
         if equal is not None:
             equal.grown = len(grown.result.nodes)
             if self.batch.looks:
-                equal.note(equal.grown, self.spared, APPENDED)
+                equal.note(equal.grown, self.spared, GROWN)
         return grown
 
     def _before(self) -> Graph:
