@@ -43,12 +43,14 @@ class Deduplicator(Patience):
         """The same for another network with edges in the same slots."""
         return type(self)(self.mode, keys=keys_of(network, self.keys.edges))
 
-    def compile(self, graph: Graph, *, growing: bool = False) -> None:
-        """Compile what looks for equal nodes in graphs, by one of the network, and in those that grow."""
+    def compile(self, graph: Graph) -> None:
+        """Compile what looks for equal nodes, by a graph of the network, however small."""
         dedup(graph, self.keys)
-        if growing:
-            address_of_code(leave_out_equal)
-            Consing(self.keys.network).reserve(0, 1, 1)
+
+    def compile_rounds(self) -> None:
+        """Compile what looks for equal nodes while mini-batches grow."""
+        address_of_code(leave_out_equal)
+        Consing(self.keys.network).reserve(0, 1, 1)
 
     def __call__(
         self, graph: Graph, apart: NDArray[np.bool_] | None = None, part: NDArray[np.int32] | None = None

@@ -268,8 +268,9 @@ def _warm_up(sample: Workload, instances: int, executor: Executor, beside: Besid
         sample.graph(0, instances)
         beside.wait(PLAN)
     if sample.networks.equal:
-        growing = sample.model.growth is not None
-        sample.networks.equal.compile(sample.unfused(0, instances), growing=growing)
+        sample.networks.equal.compile(sample.unfused(0, instances))
+        if sample.model.growth:
+            sample.networks.equal.compile_rounds()
     # later mini-batches may be larger by more than their number of instances
     times = 2 * -(-sample.model.data.batch // instances)
     batch = planned(sample, Depth(), executor, 0, instances, times=times)

@@ -47,3 +47,15 @@ def test_an_instance_is_what_its_results_reach(found: Scene) -> None:
     # the first tree has two leaves, an inner node and three outputs, all of which stand for others, too
     assert np.count_nonzero(used) == 6
     assert len(graph_picture(found, 1).type) == 6
+
+
+def test_what_grows_is_drawn_as_it_was_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    report = run(
+        SPEC.with_name("drnn.yaml"), Overrides(dims={"hidden": 4}), RunOptions(dedup="on", verify=True)
+    )
+    found = scene_of_run(find_run(str(Path(report["path"]).name.split("-")[0])))
+    assert found.graph is not None and found.growth is not None and found.origin is not None
+    assert len(found.graph) == report["nodes"] == len(found.growth.node_round)
+    assert found.equal_nodes().sum() == report["nodes"] + report["equal_nodes"]
+    assert report["equal_nodes"] > report["nodes"] and "×" in document(graph_svg(graph_picture(found)))
