@@ -7,6 +7,7 @@ import os
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -82,6 +83,7 @@ class Batched:
         self.model = model
         self._options = (method, batch, threads, executor, policy, verify)
         self._method, self._batch, self._verify = method, batch, verify
+        self._verified = ""
         self._lock = threading.RLock()
         self._begin()
 
@@ -131,11 +133,13 @@ class Batched:
                 if self._cells.session.runner is not None:
                     raise AbwError("the model calls its own batched version", hint="call the model itself")
                 state, begin = torch.get_rng_state(), perf_counter()
-                outputs = self._mini_batch(some, first, state)
-                self._watch.look(some, perf_counter() - begin)
+                run = partial(self._mini_batch, some, first, state)
                 if self._verify:
                     self._verify -= 1
-                    verified(self.model, self._method, some, first, outputs, state)
+                    outputs, self._verified = verified(run, self.model, self._method, some, first, state)
+                else:
+                    outputs = run()
+                    self._watch.look(some, perf_counter() - begin)
             yield from outputs
 
     def _check_model(self) -> None:
@@ -244,7 +248,7 @@ class Batched:
         """Say which cells the model became, with lines, and what is no cell and why."""
         from abw.torch.report import report
 
-        return report(self._cells, self._rewriter, self._watch.said)
+        return report(self._cells, self._rewriter, [self._verified, self._watch.said])
 
     def export(self, folder: str | os.PathLike[str], *columns: Sequence[Any], name: str = "exported") -> Path:
         """Write what the model is for these instances as a spec, data and weights, for `abw run` and others.

@@ -8,7 +8,7 @@ from abw.torch.rewriting.rewriter import Rewriter
 from abw.torch.tracing.stages import Reduction, Step
 
 
-def report(cells: Cells, rewriter: Rewriter, speed: str) -> str:
+def report(cells: Cells, rewriter: Rewriter, more: list[str]) -> str:
     """Lines of text: a region each, then what PyTorch computes and what was not rewritten."""
     lines = [f"{number_of(len(cells.library.types), 'cell')}; rewritten {number_of(rewriter.times, 'time')}"]
     for region in cells.regions:
@@ -17,7 +17,7 @@ def report(cells: Cells, rewriter: Rewriter, speed: str) -> str:
             lines.append(f"  {region.name}: one operation at a time: {region.why}")
     lines += [f"  {name} is not rewritten: {why}" for name, why in rewriter.unwritten.items()]
     lines += [f"{where}: {said}" for said, where in cells.notes.items()]
-    return "\n".join([*lines, *([speed] if speed else [])])
+    return "\n".join([*lines, *filter(None, more)])
 
 
 def _said(step: Step) -> str:

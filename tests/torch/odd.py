@@ -281,6 +281,15 @@ class Gathered(Base):
         return rows.sum() + one.sum() + sum(x[0][w % 6] for w in range(6)) + torch.min(x, 1)[0].sum()
 
 
+class Close(Base):
+    step = 2e-7
+
+    def forward(self, words):
+        scores = self.word(words[0])[:2] * 0 + torch.tensor([1, 1 + self.step])
+        self.step = -self.step  # kept by the model, not by an instance: the two ways differ
+        return scores.argmax().item()
+
+
 class Orders(Base):
     def forward(self, words):
         x = torch.cumsum(self.embed(torch.tensor(words)), 0)
@@ -426,6 +435,7 @@ MODELS = {
     "cumsum": Cumsum,
     "sorted_": Sorted,
     "left": Left,
+    "close": Close,
     "gathered": Gathered,
     "orders": Orders,
     "out_of_range": OutOfRange,

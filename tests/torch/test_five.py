@@ -83,6 +83,16 @@ def test_a_state_dict_loaded_between_calls_counts():
         assert_alike([other(*i) for i in zip(*columns, strict=True)], fast(*columns))
 
 
+def test_gradcheck():
+    model, columns = five("tree", hidden=2, count=3)
+    fast, parameters = batch(model), list(model.parameters())
+    with pytest.warns(UserWarning, match="double precision"):  # steps are those that single precision allows
+        assert torch.autograd.gradcheck(
+            lambda *_: tuple(fast(*columns)), parameters, eps=1e-2, atol=2e-3, rtol=2e-2,
+            check_batched_grad=False, nondet_tol=1e-6,
+        )  # fmt: skip
+
+
 def test_what_is_written_through_data_counts():
     model, columns = five("child-sum")
     fast = batch(model)

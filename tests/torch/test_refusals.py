@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import pytest
@@ -62,7 +63,22 @@ def test_verify_finds_state_that_is_carried_from_instance_to_instance():
     with torch.no_grad(), pytest.raises(AbwError, match="instance 1 differs from PyTorch's"):
         batch(model_of("carries"), verify=1)(ITEMS)
     model, columns = five("parser")
-    batch(model, verify=2, batch=3)(*columns)
+    fast = batch(model, verify=2, batch=3)
+    fast(*columns)
+    assert re.search(r"narrowest decision, at .*single\.py:\d+, had a margin of \d", fast.report())
+
+
+def test_verify_says_where_a_decision_is_as_good_as_even():
+    model = model_of("close")
+    fast = batch(model, verify=1)
+    with (
+        torch.no_grad(),
+        pytest.warns(UserWarning, match=r"odd\.py:\d+, had a margin of .*: that may be rounding"),
+    ):
+        fast(ITEMS)
+    model.step = 1e-2
+    with torch.no_grad(), pytest.raises(AbwError, match="differs from PyTorch's"):
+        batch(model, verify=1)(ITEMS)
 
 
 def test_hooks_parametrisations_types_and_devices_are_refused():
