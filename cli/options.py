@@ -252,6 +252,18 @@ def run_of(name: str | None) -> StoredRun:
         raise
 
 
+def shard_of(text: str | None) -> Any:  # noqa: ANN401 (core's)
+    """The shard of --shard. Errors: a usage error."""
+    if text is None:
+        return None
+    from abw.core.run.shards import Shard
+
+    found = re.fullmatch(r"(\d{1,5})/(\d{1,5})", text)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise typer.BadParameter(f"'{text}' is no shard, as 3/8: the third of eight", param_hint="--shard")
+    return Shard(int(found[1]), int(found[2]))
+
+
 def policy_option(help: str, *names: str, **more: Any) -> Any:  # noqa: ANN401 (as `option`)
     """An option that names a policy."""
     return option(help, POLICY, *names, autocompletion=completion.policies, **more)

@@ -9,7 +9,7 @@ import typer
 
 from abw.cli import options
 from abw.cli.console import amount, counted, say
-from abw.cli.groups import flag, group
+from abw.cli.groups import flag, group, option
 
 
 @group
@@ -18,6 +18,9 @@ class Parts:
 
     keep: bool = flag("Keep the folder of parts, OUTPUT.parts.")
     leave_parts: bool = flag("Only list the parts in a manifest, for abw.open_outputs to read as one.")
+    shard: str | None = option(
+        "Copy a share of the parts, beside other processes; then join without it.", "I/N"
+    )
 
 
 def join(
@@ -33,7 +36,9 @@ def join(
     """
     from abw.core.store import shard_files
 
-    if parts.leave_parts:
+    if shard := options.shard_of(parts.shard):
+        report = shard_files.join_share(path, shard.number, shard.shards)
+    elif parts.leave_parts:
         report = shard_files.leave(path)
     else:
         report = shard_files.join(path)

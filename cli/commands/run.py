@@ -215,7 +215,7 @@ def run(
         "keep": not kept.no_keep,
         "note": kept.note,
         "tags": tuple(kept.tags or ()),
-        "shard": _shard(spread.shard),
+        "shard": options.shard_of(spread.shard),
     }
     texts: list[str] = []
     shown, command = execution.show_kernels, shlex.join(["abw", *sys.argv[1:]])
@@ -341,18 +341,6 @@ def _of_spec(
         trace=execution.trace,
         **common,
     )
-
-
-def _shard(text: str | None) -> Any:  # noqa: ANN401 (core's)
-    """The shard of --shard. Errors: a usage error."""
-    if text is None:
-        return None
-    from abw.core.run.shards import Shard
-
-    found = re.fullmatch(r"(\d{1,5})/(\d{1,5})", text)
-    if not found or not 1 <= int(found[1]) <= int(found[2]):
-        raise typer.BadParameter(f"'{text}' is no shard, as 3/8: the third of eight", param_hint="--shard")
-    return Shard(int(found[1]), int(found[2]))
 
 
 def _scaled(

@@ -36,6 +36,8 @@ SCHEMA_VERSION = 3
 
 # The list of parts that are read as one, in their folder.
 MANIFEST = "manifest.json"
+# The joined output while shares of it are written, in their folder.
+JOINED = "joined"
 # Bytes copied at once.
 PIECE = 4 << 20
 
@@ -157,16 +159,60 @@ def join(output: Path, run_key: RunKey | None = None) -> dict[str, Any]:
 
     Returns how many `parts`, `instances` and `skipped` there are. Errors: AbwError that names the parts which
     are missing, damaged, or of another run (than `run_key`, or the first part). Cost: parts of lines are read
-    once, hashed and written where they belong by all cores.
+    once, hashed and written where they belong by all cores, unless `join_share` has written all of them.
     """
     parts, notes = _complete(output, run_key)
-    if writes_lines(output):
+    if _all_joined(output, notes):
+        with writing(output):
+            for share in folder_of(output).glob(f"{JOINED}-*"):
+                share.unlink()
+            (folder_of(output) / JOINED).replace(output)
+    elif writes_lines(output):
         with writing(output), replacing(output, wait=False) as target:
             _require_whole(parts, _placed(target, parts, notes))
     else:
         _require_whole(parts, [_damage(part, note) for part, note in zip(parts, notes, strict=True)])
         _concatenate(output, parts)
     return _report(output, notes)
+
+
+def join_share(output: Path, number: int, shares: int) -> dict[str, Any]:
+    """Write share `number`, from 1, of the parts of lines where they belong in a file that `join` takes.
+
+    Processes on any machines write shares at the same time. Returns and raises what `join` does. Cost: the
+    parts of the share are read once.
+    """
+    parts, notes = _complete(output, None)
+    if not writes_lines(output):
+        raise AbwError(f"{output.name} holds arrays, which one process joins", hint=f"abw join {output}")
+    joined = folder_of(output) / JOINED
+    with writing(joined), joined.open("ab"):
+        os.truncate(joined, sum(note["bytes"] for note in notes))
+    with writing(joined), joined.open("r+b", buffering=0) as target:
+        _require_whole(parts, _placed(target, parts, notes, slice(number - 1, None, shares)))
+    with writing(joined):
+        _share_of(output, number, shares).write_text(_digest(notes))
+    return _report(output, notes[number - 1 :: shares])
+
+
+def _share_of(output: Path, number: int, shares: int) -> Path:
+    return folder_of(output) / f"{JOINED}-{number}-of-{shares}"
+
+
+def _digest(notes: Sequence[Mapping[str, Any]]) -> str:
+    """What tells the parts of an output from all others."""
+    return xxhash.xxh64("".join(note["xxh64"] for note in notes).encode()).hexdigest()
+
+
+def _all_joined(output: Path, notes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether all shares of these parts are written."""
+    digest = _digest(notes)
+    for first in folder_of(output).glob(f"{JOINED}-1-of-*"):
+        shares = int(first.name.rpartition("-")[2])
+        files = [_share_of(output, number, shares) for number in range(1, shares + 1)]
+        if all(file.is_file() and file.read_text() == digest for file in files):
+            return (folder_of(output) / JOINED).is_file()
+    return False
 
 
 def leave(output: Path, run_key: RunKey | None = None) -> dict[str, Any]:
@@ -302,8 +348,13 @@ def _short(value: object) -> str:
     return text[:8] if re.fullmatch("[0-9a-f]{16}|[0-9a-f]{64}", text) else text[:40]
 
 
-def _placed(target: IO[bytes], parts: Sequence[Part], notes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Write parts to where they belong in a file, side by side; returns what is wrong with each, or ''."""
+def _placed(
+    target: IO[bytes],
+    parts: Sequence[Part],
+    notes: Sequence[Mapping[str, Any]],
+    share: slice = slice(None),
+) -> list[str]:
+    """Write a share of the parts where they belong, side by side; returns what is wrong with each, or ''."""
     begins = [0, *accumulate(note["bytes"] for note in notes)]
     one_at_a_time = Lock()
 
@@ -315,7 +366,8 @@ def _placed(target: IO[bytes], parts: Sequence[Part], notes: Sequence[Mapping[st
             target.seek(at)
             target.write(piece)
 
-    def place(part: Part, note: Mapping[str, Any], at: int) -> str:
+    def place(number: int) -> str:
+        part, note, at = parts[number], notes[number], begins[number]
         if wrong := _wrong_size(part, note):
             return wrong
         hashed = xxhash.xxh64()
@@ -326,8 +378,11 @@ def _placed(target: IO[bytes], parts: Sequence[Part], notes: Sequence[Mapping[st
                 at += len(piece)
         return "" if hashed.hexdigest() == note["xxh64"] else _OTHER.format(part.path)
 
+    chosen, wrong = range(len(parts))[share], [""] * len(parts)
     with ThreadPoolExecutor(min(usable_cores(), len(parts))) as pool:
-        return list(pool.map(place, parts, notes, begins[:-1]))
+        for number, why in zip(chosen, pool.map(place, chosen), strict=True):
+            wrong[number] = why
+    return wrong
 
 
 def _concatenate(output: Path, parts: Sequence[Part]) -> None:

@@ -30,7 +30,7 @@ _LINE, _LEFT = range(2)
 _HEAD, _LOST = -1, -2
 _NEWLINE, _QUOTE, _BACKSLASH, _OPEN, _CLOSE = 10, 34, 92, 123, 125
 # Bytes that are looked at to guess it.
-_GUESSED = 1 << 16
+_GUESSED = 1 << 15
 _WORDS, _STRING = re.compile(rb"[^\x00-\x20]+"), re.compile(rb'"(?:\\.|[^"\\\n])*"?')
 
 

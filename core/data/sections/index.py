@@ -27,14 +27,14 @@ from abw.core.data.sections.begins import START, Place, begins, left_over
 Longs = NDArray[np.int64]
 
 # Bytes from one place of an index to the next, at least; and the most places.
-SPACING = 1 << 24
-PLACES = 1 << 16
+SPACING = 1 << 22
+PLACES = 1 << 18
 # Bytes of a file from which on its index is kept: a smaller one is indexed in less than a second.
 KEPT = 1 << 28
 # Bytes read at once to hash them.
 PIECE = 1 << 22
 # Of the file.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)

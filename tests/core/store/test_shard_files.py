@@ -19,6 +19,7 @@ from abw.core.store.shard_files import (
     folder_of,
     is_done,
     join,
+    join_share,
     leave,
     refuse_others,
     writing_part,
@@ -53,6 +54,34 @@ def test_they_are_joined_in_their_order(output: Path) -> None:
     discard(output)
     assert not folder_of(output).exists()
     assert not is_done(Part(output, 1, 3), WHOSE)
+
+
+def test_shares_of_parts_are_joined_by_any_processes_in_any_order(tmp_path: Path) -> None:
+    output, texts = tmp_path / "out.jsonl", [b"%d\n" % n * n for n in range(1, 8)]
+    for number, text in enumerate(texts, 1):
+        write(output, number, 7, text)
+    joined = folder_of(output) / "joined"
+    for number in (3, 1):
+        found = join_share(output, number, 3)
+        assert found["parts"] == len(range(number, 8, 3))
+    assert not output.exists() and joined.stat().st_size == sum(map(len, texts))
+    join(output)  # without the second one
+    assert output.read_bytes() == b"".join(texts)
+    join_share(output, 2, 3)
+    output.unlink()
+    joined.write_bytes(b"".join(texts).replace(b"7", b"x"))  # it is taken as it is
+    join(output)
+    assert output.read_bytes() == b"".join(texts).replace(b"7", b"x")
+    assert not list(folder_of(output).glob("joined*"))
+    join_share(output, 1, 2)
+    write(output, 7, 7, b"other\n")
+    join_share(output, 2, 2)
+    join(output)  # the first share was written before
+    assert output.read_bytes() == b"".join([*texts[:-1], b"other\n"])
+    Part(output, 2, 7).path.write_bytes(b"2\n3\n")
+    join_share(output, 1, 2)
+    with pytest.raises(AbwError, match="part 2 of 7 is damaged"):
+        join_share(output, 2, 2)
 
 
 def drop_note(part: Part) -> None:
