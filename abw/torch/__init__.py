@@ -1,4 +1,4 @@
-"""abw with PyTorch: models of PyTorch's run for many instances at once, and abw's models as layers.
+"""abw with PyTorch: PyTorch's models run batched, and abw's models as layers.
 
     fast = abw.torch.batch(model)          # an nn.Module whose forward takes one instance
     outputs = fast(instances)

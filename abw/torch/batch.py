@@ -63,7 +63,7 @@ def batch(
 
 
 class Batched:
-    """What `batch` makes: called with columns of instances it lists what the model returns for each."""
+    """The result of `batch`: called with columns of instances, it lists the model's result for each."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Batched:
         return list(self.stream(*columns))
 
     def stream(self, *columns: Sequence[Any]) -> Iterator[Any]:
-        """Yield what a call gives, a mini-batch at a time."""
+        """Yield the results of a call, a mini-batch at a time."""
         if not columns:
             raise AbwError(
                 "there are no instances", hint="fast(instances), or a list for each argument of forward"
@@ -245,13 +245,13 @@ class Batched:
                 ) from error
 
     def report(self) -> str:
-        """Say which cells the model became, with lines, and what is no cell and why."""
+        """Report which cells the model became, with lines, and what did not become a cell, and why."""
         from abw.torch.report import report
 
         return report(self._cells, self._rewriter, [self._verified, self._watch.said])
 
     def export(self, folder: str | os.PathLike[str], *columns: Sequence[Any], name: str = "exported") -> Path:
-        """Write what the model is for these instances as a spec, data and weights, for `abw run` and others.
+        """Write the model and these instances as a spec, data and weights, for `abw run` and other commands.
 
         The folder gets model.yaml (a type for each cell), instances.jsonl (a vertex for each node) and
         weights.safetensors; no PyTorch is needed to run it. Decisions are those taken now. Errors: AbwError.
@@ -299,5 +299,5 @@ def line_of(error: BaseException) -> str:
 
 
 def said(error: BaseException) -> str:
-    """What an error says."""
+    """Return the text of an error."""
     return str(error) if isinstance(error, CannotTrace) else f"{type(error).__name__}: {error}"

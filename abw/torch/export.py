@@ -1,4 +1,4 @@
-"""A model without PyTorch: a spec of its cells, instances as vertices that were recorded, and its weights.
+"""Exports a model: a spec of its cells, recorded instances as vertices, and its weights.
 
 Decisions are exported as they were taken: what decides stays a program.
 """
@@ -41,7 +41,7 @@ class Exported:
     sizes: dict[str, set[int]] = field(default_factory=lambda: {"item": set(), "result": set()})
 
     def add(self, runner: BatchRunner, segment: Segment, results: list[list[tuple[int, int]]]) -> None:
-        """Note a mini-batch: all that was recorded, and of each instance the handles and sizes it returns."""
+        """Note a mini-batch: everything recorded, and the handles and sizes that each instance returns."""
         own: dict[int, list[int]] = {}
         for v, instance in enumerate(segment.instance.tolist()):
             own.setdefault(instance, []).append(v)
@@ -86,7 +86,7 @@ class _Instance:
         self._at[v] = at
 
     def passed(self, what: str, size: int, reference: int) -> int:
-        """Add a vertex that passes a value on."""
+        """Add a vertex that copies a value."""
         self._exported.sizes[what].add(size)
         at = self._vertex(f"{what}{size}")
         self._feed(at, f"{what}{size}", "x", reference)

@@ -1,4 +1,4 @@
-"""Gradients: `loss.backward()` through what ran batched reaches the model's own parameters.
+"""Gradients: `loss.backward()` through batched results reaches the model's own parameters.
 
 What was recorded is differentiated as that of programs is (`core/train/programs`).
 """
@@ -57,7 +57,7 @@ class Passes:
         return self._last
 
     def backward(self, half: Half) -> list[torch.Tensor]:
-        """The gradients of parameters and tables, by those of the outputs, which were written."""
+        """Return the gradients of parameters and tables, from the written gradients of outputs."""
         params = self._programs.params
         found, self._last = self._programs.backward(half), None
         vector, at, parts = single(found.vector(params)), 0, []
@@ -71,12 +71,12 @@ class Passes:
         return parts
 
     def waits(self, half: Half) -> bool:
-        """Whether `backward` can be called with this half: no other mini-batch took its memory."""
+        """Whether `backward` can still be called: no other mini-batch has taken the memory."""
         return half is self._last
 
 
 class Run(torch.autograd.Function):
-    """A mini-batch's outputs: a tensor for each place, none of which is a view of another."""
+    """The outputs of a mini-batch: a tensor for each place, none of which is a view of another."""
 
     @staticmethod
     def forward(ctx: Any, passes: Passes, recorded: Recorded, places: Any, *tensors: torch.Tensor) -> Any:
@@ -91,7 +91,7 @@ class Run(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        """The gradients of parameters and tables. Errors: RuntimeError where they were changed meanwhile."""
+        """Return the gradients of parameters and tables. Errors: RuntimeError if they were changed."""
         passes, half, places = ctx.passes, ctx.half, ctx.places
         if torch.is_grad_enabled():
             raise RuntimeError("abw.torch.batch can be differentiated once: create_graph is not supported")

@@ -1,4 +1,4 @@
-"""What programs return: places for what is computed later, filled with tensors."""
+"""Results of programs: places for values that are computed later, filled with tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from abw.torch.recording.standins import Concat, Ints, Stack
 
 
 class Place:
-    """A tensor that is returned, of values with these handles and `size` numbers each.
+    """A returned tensor, of values with these handles and `size` numbers each.
 
     `k`: the dimension of `shape` that they are along, None for a single one. `kind`: what it becomes in the
     end: "", "detached" or "booleans".
@@ -40,7 +40,7 @@ class Place:
         return (len(self.handles), *[s for i, s in enumerate(self.shape) if i != self.k])
 
     def made(self) -> torch.Tensor:
-        """The tensor in its shape, which is held no longer: it may hold the place itself."""
+        """Return the tensor in its shape, and release it, since it may hold the place itself."""
         found = self.tensor.movedim(0, self.k) if self.k else self.tensor
         del self.tensor
         if not self.kind:
@@ -49,7 +49,7 @@ class Place:
 
 
 def noted(x: Any, places: list[Place]) -> Any:
-    """What a program returns, with places for what is computed later, which are added to `places`."""
+    """Return a program's result with places for values that are computed later, and add these to `places`."""
     if isinstance(x, Value):
         kind = "detached" if x.detached_ else ""  # type: ignore[attr-defined]
         return _added(places, Place(x._size, [x.ref], x.shape, None, kind))
@@ -75,7 +75,7 @@ def _added(places: list[Place], place: Place) -> Place:
 
 
 def filled(x: Any) -> Any:
-    """The same with tensors in the places."""
+    """Replace the places in a result by tensors."""
     if type(x) is Place:
         return x.made()
     if type(x) in (list, tuple):
@@ -102,7 +102,7 @@ def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def by_size(places: Iterable[Place]) -> dict[int, list[int]]:
-    """The handles of all places, in order, by the number of elements of their values."""
+    """Collect the handles of all places, in order, by the number of elements of their values."""
     found: dict[int, list[int]] = {}
     for place in places:
         found.setdefault(place.size, []).extend(place.handles)
@@ -110,7 +110,7 @@ def by_size(places: Iterable[Place]) -> dict[int, list[int]]:
 
 
 def parted(places: Iterable[Place], rows: dict[int, Any]) -> list[Any]:
-    """Each place's part of the rows (m, size) of its size, in its stacked shape."""
+    """Return each place's part of the rows (m, size) of its size, in its stacked shape."""
     begins, parts = dict.fromkeys(rows, 0), []
     for place in places:
         begin = begins[place.size]

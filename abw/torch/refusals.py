@@ -1,4 +1,4 @@
-"""Which models cannot be batched, and why; what of a model may be changed between calls."""
+"""Refuses models that cannot be batched, and notices changes of a model between calls."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Fingerprint:
         return kinds, [t._version for t in self._tensors], list(map(type, self._modules)), any(self._hooks)
 
     def holds(self) -> bool:
-        """Whether nothing was changed, as far as a glance shows: some 2 us a module, a tenth of a new one."""
+        """Whether nothing seems changed, by a quick check: some 2 us a module, a tenth of a new one."""
         try:
             return all(part == held for part, held in self._held) and self._look() == self._looks
         except (RuntimeError, ValueError, TypeError):  # arrays are compared element by element

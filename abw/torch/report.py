@@ -1,4 +1,4 @@
-"""What a model has become: its cells with the lines they come from, and what is no cell."""
+"""Reports what a model has become: its cells with their lines, and code that did not become a cell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from abw.torch.tracing.stages import Reduction, Step
 
 
 def report(cells: Cells, rewriter: Rewriter, more: list[str]) -> str:
-    """Lines of text: a region each, then what PyTorch computes and what was not rewritten."""
+    """Write a line for each region, then what PyTorch computes and what was not rewritten."""
     lines = [f"{number_of(len(cells.library.types), 'cell')}; rewritten {number_of(rewriter.times, 'time')}"]
     for region in cells.regions:
         lines += [f"  {region.name}: {'; '.join(map(_said, steps))}" for steps in region.steps if steps]

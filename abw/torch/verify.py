@@ -1,4 +1,4 @@
-"""Compares what ran batched with PyTorch, one instance at a time."""
+"""Compares batched results with PyTorch's, one instance at a time."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def tensors_of(x: Any) -> list[torch.Tensor]:
 
 
 def unlike(a: Any, b: Any, where: str) -> str:
-    """What differs between two results; '' where they are alike."""
+    """Return what differs between two results; '' if they are alike."""
     if isinstance(a, torch.Tensor):
         if not isinstance(b, torch.Tensor) or a.shape != b.shape or a.dtype != b.dtype:
             return f"{where} is {_kind(b)}, not {_kind(a)}"

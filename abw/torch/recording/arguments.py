@@ -1,4 +1,4 @@
-"""Arguments of a region: what kind each is of, the symbol that stands for it, and how a kind is recognised.
+"""Arguments of a region: their kinds, their symbols, and guards that recognise a kind.
 
 Arguments of one kind are traced once: values of one class, integers (rows of an embedding), lists of any
 length of values of one class, tensors of one shape. What varies within a kind is put into `flat`, one slot
@@ -22,7 +22,7 @@ CONSTANTS = (bool, str, float, torch.dtype, torch.device, slice, type(Ellipsis),
 
 
 class StructuralError(Exception):
-    """A region is given what is neither a tensor nor a number; `paths` say which arguments."""
+    """A region is given arguments that are neither tensors nor numbers: those at `paths`."""
 
     def __init__(self, paths: list[tuple[Any, ...]]) -> None:
         super().__init__(str(paths))
@@ -97,7 +97,7 @@ class Kinds:
         return cls is not None and issubclass(cls, Value) and all(type(y) is cls for y in x)
 
     def key(self, x: Any, path: Any, flat: list[Any]) -> Any:
-        """What kind of argument it is; `flat` gets what varies. Errors: StructuralError, CannotTrace."""
+        """Return an argument's kind; add what varies to `flat`. Errors: StructuralError, CannotTrace."""
         return self._taken(x, path, flat, None)[0]
 
     def symbols(self, trace: Trace, args: Any) -> list[Any]:
@@ -250,7 +250,7 @@ def has_values(x: Any) -> bool:
 
 
 def has_tensors(x: Any) -> bool:
-    """Whether there is something that stands for a tensor in nested lists."""
+    """Whether nested lists contain a stand-in for a tensor."""
     if isinstance(x, tuple | list):
         return any(map(has_tensors, x))
     if isinstance(x, dict):
@@ -259,7 +259,7 @@ def has_tensors(x: Any) -> bool:
 
 
 def guard(kinds: Kinds, x: Any, path: Any, e: str, note: Any, looks: bool) -> Any:
-    """Python that says whether the expression `e` is of the kind of `x`, and where what varies is had from.
+    """Write Python that checks whether the expression `e` is of the kind of `x`, and that reads what varies.
 
     None where that is not known. `note(name, thing)` names a thing in the code; `looks`: whether a cell looks
     at the classes of values itself.

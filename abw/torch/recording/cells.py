@@ -1,4 +1,4 @@
-"""The cells, tables and parameters that a PyTorch model becomes: a library that grows with what is traced."""
+"""The cells, tables and parameters of a PyTorch model: a library that grows as code is traced."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _NUMBERS = count(1 << 11)  # beyond those of `abw.cells`
 
 
 class RestartError(BaseException):
-    """The model's functions are to be rewritten: the mini-batch has to be recorded again."""
+    """The model's functions must be rewritten, and the mini-batch recorded again."""
 
 
 class MismatchError(Exception):
-    """A cell is called with values of other shapes than it was made for."""
+    """A cell is called with values of shapes for which it was not made."""
 
 
 def _stacked(rows: Sequence[Any]) -> Any:
@@ -89,7 +89,7 @@ class TableRows(dict[int, Any]):
 
 
 class Cells:
-    """The cells of a model. `stale` says that its functions are to be rewritten."""
+    """The cells of a model. `stale`: whether its functions must be rewritten."""
 
     def __init__(
         self, model: torch.nn.Module, executor: str, policy: str, threads: int | None, one: Callable[..., Any]
@@ -160,7 +160,7 @@ class Cells:
         return str(self.names.get(id(tensor), f"constant{number}")).replace(".", "-")
 
     def name_of(self, tensor: torch.Tensor) -> str:
-        """PyTorch's name of a parameter, buffer or table."""
+        """Return PyTorch's name of a parameter, buffer or table."""
         return str(self.names.get(id(tensor), "constant"))
 
     def _is_table(self, weight: torch.Tensor) -> bool:
@@ -187,7 +187,7 @@ class Cells:
 
     # cells --------------------------------------------------------------------------------------------------
     def type_of(self, cell: Cell, params: Sequence[torch.Tensor]) -> int:
-        """The number of the type of a cell with these parameters; it is added, if it is new.
+        """Return the type number of a cell with these parameters, which is added if it is new.
 
         Errors: CannotTrace for a cell with too many outputs.
         """
@@ -242,7 +242,7 @@ class Cells:
         return self.session.recorder.callable_cell(callee, lambda callee, args: refuse(*args))
 
     def has_size(self, n: int) -> None:
-        """Let there be values of n numbers."""
+        """Provide values of n numbers."""
         if n not in self._kinds:
             self.type_of(_same(n), [])
 
@@ -275,7 +275,7 @@ class Cells:
         return self.as_class(value, self.value_class(shape, value.detached_))
 
     def as_value(self, x: Any, shape: Sequence[int]) -> Any:
-        """Whatever stands for a tensor of this shape, as one value. Errors: CannotTrace."""
+        """Convert any stand-in for a tensor of this shape to one value. Errors: CannotTrace."""
         if isinstance(x, Concat):
             x = x.value()
         if isinstance(x, Comparison):
@@ -329,7 +329,7 @@ class Cells:
         return self._table_rows[key]
 
     def given(self, tensor: torch.Tensor) -> Any:
-        """A tensor that the instance brings along, as a value. Errors: CannotTrace."""
+        """Make a tensor of the instance a value. Errors: CannotTrace."""
         held, version = self._given.get(id(tensor)), _version(tensor)
         if held is not None:
             if held[2] != version:
@@ -361,7 +361,7 @@ class Cells:
         return numbers
 
     def given_rows(self, tensor: torch.Tensor, dim: int) -> list[torch.Tensor]:
-        """The rows of a tensor that the instance brings along; the same objects each time."""
+        """Return the rows of a tensor of the instance; the same objects each time."""
         key = (id(tensor), dim)
         if key not in self._given:
             self._given[key] = (tensor, list(tensor.unbind(dim)))
@@ -369,7 +369,7 @@ class Cells:
         return rows
 
     def write(self, target: Any, made: Any) -> Any:
-        """Write in place, as `x += y` does. Errors: CannotTrace where that would be seen elsewhere."""
+        """Write in place, as `x += y` does. Errors: CannotTrace if another tensor would see it."""
         fresh = isinstance(target, Value) and (target.ref >= 0 or target.ref == self.zero(target.shape).ref)
         if not fresh or target.ref in self.seen_views:
             raise CannotTrace("a tensor is written in place that others may share: write x = x + y")
@@ -394,7 +394,7 @@ class Cells:
         return Params(tuple(values), tuple(table.detach().numpy() for table in self.tables))
 
     def versions(self) -> tuple[Any, ...]:
-        """What changes whenever a parameter is changed or replaced.
+        """Return versions, which differ whenever a parameter was changed or replaced.
 
         PyTorch does not count what is written through `p.data`: the sums of the bits tell.
         """
@@ -421,13 +421,13 @@ class Cells:
         RECORDING.pop()
 
     def waits(self) -> None:
-        """Called before a program waits, which takes no time where all is recorded again."""
+        """Prepare for a program's wait; returns at once if everything is recorded again."""
         if self.stale:
             raise RestartError
 
     # operations one by one ----------------------------------------------------------------------------------
     def op(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """An operation of PyTorch's on its own: a cell of one operation."""
+        """Record a single operation of PyTorch as a cell."""
         direct = DIRECT.get(name)
         if direct is not None:
             found = direct(self, *args, **kwargs)
@@ -454,7 +454,7 @@ class Cells:
         return self._one(self, "__getitem__", 1, (), (i,), install).slow(x)
 
     def refuse_learning(self, what: str) -> None:
-        """Refuse what PyTorch computes amid a mini-batch where gradients are wanted: it would have none."""
+        """Refuse operations that PyTorch computes during recording if gradients are wanted."""
         if self.learns():
             raise AbwError(
                 f"{place()}: {what} cannot be part of a cell, so no gradient would pass through it",
@@ -476,7 +476,7 @@ class Cells:
         return found(*[plain(a) for a in args], **{k: plain(v) for k, v in kwargs.items()})
 
     def note(self, said: str) -> None:
-        """Warn of what makes the model slow, once."""
+        """Warn once of an operation that makes the model slow."""
         if said not in self.notes:
             self.notes[said] = place()
             warnings.warn(f"{self.notes[said]}: {said}", stacklevel=2)
@@ -499,7 +499,7 @@ def is_vector(shape: Sequence[int]) -> bool:
 
 
 def place() -> str:
-    """The file and line of the user's code that is run."""
+    """Return the file and line of the running user code."""
     frame: Any = sys._getframe(1)
     while frame and (
         frame.f_code.co_filename.startswith(PACKAGES) or frame.f_code.co_filename.startswith("<")

@@ -1,4 +1,4 @@
-"""What decides: values compared with numbers, and the indices of the largest, the smallest, the sorted."""
+"""Decisions: values compared with numbers, and indices of the largest, smallest or sorted elements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from abw.torch.recording.standins import WEIGHING, Ints, StandIn, real
 
 
 class Comparison(StandIn):
-    """A value compared with a number: a decision when it is asked, a tensor of 0 and 1 elsewhere."""
+    """A value compared with a number: a decision where Python branches on it, else a tensor of 0 and 1."""
 
     __slots__ = ("how", "limit", "value")
     dtype = torch.bool

@@ -1,4 +1,4 @@
-"""Regions: code on tensors that becomes cells, and records calls of them for values of an instance."""
+"""Regions: code on tensors that becomes cells, whose calls are recorded for the values of an instance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations of PyTorch's that are recorded one by one, outside of regions."""
+"""Operations of PyTorch that are recorded one by one, outside of regions."""
 
 from __future__ import annotations
 

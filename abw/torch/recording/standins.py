@@ -1,4 +1,4 @@
-"""What stands for tensors while instances are recorded: values of cells, stacks of them, whole numbers."""
+"""Stand-ins for tensors while instances are recorded: values of cells, stacks of them, whole numbers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def shape_after(name: str, shape: tuple[int, ...], *args: Any) -> tuple[int, ...
 
 
 class StandIn(TensorLike):
-    """What stands for a tensor of floats: `Stack` and `Concat`. Classes of values get the same methods."""
+    """A stand-in for a tensor of floats: `Stack` or `Concat`. Classes of values get the same methods."""
 
     __slots__ = ()
     cells: Any
@@ -175,7 +175,7 @@ class Stack(StandIn):
 
 
 class Concat(StandIn):
-    """Values and tensors side by side that are not copied yet: the cell that reads them does that."""
+    """Concatenated values and tensors, which the cell that reads them copies."""
 
     __slots__ = ("_value", "cells", "ends", "parts")
 
@@ -307,7 +307,7 @@ def real(x: Any) -> torch.Tensor:
 
 
 def plain(x: Any) -> Any:
-    """Arguments with PyTorch's tensors in the place of what stands for them."""
+    """Return the arguments with tensors in place of stand-ins."""
     if isinstance(x, Value | StandIn | Ints):
         return real(x)
     if type(x) in (list, tuple):
@@ -328,7 +328,7 @@ def cells_of(args: Any) -> Any:
 
 
 def torch_function(func: Any, args: Any, kwargs: Any) -> Any:
-    """A function of PyTorch's that is given something that stands for a tensor."""
+    """Run a function of PyTorch on arguments that contain stand-ins for tensors."""
     cells = cells_of((*args, *kwargs.values()))
     if cells is None:  # whole numbers alone
         if func is torch.nn.functional.embedding or getattr(func, "__name__", "") == "embedding":

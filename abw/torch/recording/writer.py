@@ -34,7 +34,7 @@ class Written:
 
 
 def write(region: Any, trace: Trace, args: tuple[Any, ...], symbols: list[Any], result: Any) -> Written:
-    """Write what records a trace. Errors: CannotTrace."""
+    """Write the function that records a trace. Errors: CannotTrace."""
     return _Writer(region, trace, args, symbols).write(result)
 
 

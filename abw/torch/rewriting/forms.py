@@ -1,4 +1,4 @@
-"""What the form of an expression says: whether it may be part of a region, and whether it computes."""
+"""Forms of expressions: whether one may be part of a region, and whether it computes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ FUNCTIONS = _functions()
 
 @dataclass
 class Marks:
-    """What was learnt of a function: names that hold no tensors, lines and modules for no region."""
+    """Facts about a function: names that hold no tensors, lines and modules to leave out of regions."""
 
     structural: set[str] = field(default_factory=set)
     lines: set[int] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""The model as its rewritten functions see it: modules whose calls record, and their own `torch`."""
+"""The model as rewritten functions see it: modules whose calls are recorded, and a `torch` of their own."""
 
 from __future__ import annotations
 
@@ -376,7 +376,7 @@ def operator_index(sizes: Any) -> None:
 
 
 def all_ints(x: Any) -> bool:
-    """Whether there are whole numbers alone in nested lists."""
+    """Whether nested lists contain only whole numbers."""
     if isinstance(x, list | tuple):
         return bool(x) and all(map(all_ints, x))
     return isinstance(x, Ints) or (isinstance(x, int) and not isinstance(x, bool))

@@ -1,4 +1,4 @@
-"""What stands for sizes, whole numbers and tensors of one instance while code is traced into cells.
+"""Symbols for sizes, whole numbers and tensors of one instance while code is traced into cells.
 
 Shapes: a vector may be given as (d,), (1, d), (1, 1, d), … It has that *logical* shape; the cell has it
 without ones, as a vector, or as a matrix whose rows all dimensions but the last number. So `view`, `squeeze`,
@@ -37,7 +37,7 @@ class NeedsConstant(CannotTrace):
 
 
 class DependsOnData(CannotTrace):
-    """The numbers of a tensor are asked for: a decision."""
+    """Code asks for the numbers of a tensor, which makes it a decision."""
 
 
 class UnknownSize:

@@ -44,7 +44,7 @@ REDUCE = "reduce:"
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """What a trace is given: an "input" (a value a call), a "row" (a value a row of K) or a "param".
+    """An input of a trace: an "input" (a value a call), a "row" (a value a row of K) or a "param".
 
     `shape` is that in the cell. `what` says where it comes from: a tensor for a param; for others
     ("value" | "rows", slot, class), ("table" | "table-rows", weight, slot) or ("tensor" | "tensors", slot,
@@ -264,7 +264,7 @@ def means(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def views(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The same for operations whose results share memory with their first argument."""
+    """Register a function for operations whose results share memory with their first argument."""
 
     def note(function: Callable[..., Any]) -> Callable[..., Any]:
         def view(x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -376,7 +376,7 @@ class Indices(TensorLike):
 
 
 def traced(trace: Trace, x: Any) -> Traced:
-    """Whatever an operation is given, as a symbol. Errors: CannotTrace."""
+    """Convert an argument of an operation to a symbol. Errors: CannotTrace."""
     if isinstance(x, Traced):
         return x
     if isinstance(x, torch.Tensor):
