@@ -26,9 +26,7 @@ def intern(data: bytes, begin: Ints, end: Ints) -> tuple[Ints, Words]:
     """
     number = np.empty(len(begin), np.int32)
     room = min(4096, 1 << len(begin).bit_length())  # of a single instance its table is no longer than that
-    # two places at least: an array of one has another layout to numba, which would compile it anew
-    padded = data if len(data) > EIGHT else data + bytes(EIGHT + 1)
-    eights: Eights = np.ndarray(len(padded) - EIGHT + 1, np.uint64, padded, strides=(1,))
+    eights = eights_of(data)
     while True:
         # starting anew where there are more words than room is cheap: most words appear early
         slots, words = np.empty(4 * room, np.int32), np.empty((2, room + 1), np.int32)
@@ -37,6 +35,13 @@ def intern(data: bytes, begin: Ints, end: Ints) -> tuple[Ints, Words]:
         if count >= 0:
             return number, Words(data, words[:, 1 : count + 1])
         room *= 8
+
+
+def eights_of(data: bytes) -> Eights:
+    """The eight bytes from each place of a text on; zeros follow a short one."""
+    # two places at least: an array of one has another layout to numba, which would compile it anew
+    padded = data if len(data) > EIGHT else data + bytes(EIGHT + 1)
+    return np.ndarray(len(padded) - EIGHT + 1, np.uint64, padded, strides=(1,))
 
 
 class Words(Sequence[str]):

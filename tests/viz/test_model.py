@@ -30,8 +30,12 @@ from abw.viz.drawing.svg import document
 from abw.viz.page import page
 
 SVG = "{http://www.w3.org/2000/svg}"
+ROOT = Path(__file__).parents[2]
 SPECS = sorted(
-    path for path in (Path(__file__).parents[2] / "specs").glob("*.yaml") if "\nmodel:" in path.read_text()
+    path
+    for folder in ("specs", "specs/plans")
+    for path in (ROOT / folder).glob("*.yaml")
+    if "\nmodel:" in path.read_text()
 )
 specs = pytest.mark.parametrize("spec", SPECS, ids=lambda path: path.stem)
 
@@ -62,10 +66,11 @@ def test_the_sources_shown_make_the_same_model_where_they_are_written_instead(
     picture = drawn(spec)
     for name, written in top["types"].items():
         shown = {slot.name: slot.source for slot in block(picture, name).inputs}
-        section = next(key for key in ("inputs", "sum", "mean", "max", "attend") if key in written)
+        section = next(key for key in ("inputs", "sum", "mean", "max", "var", "attend") if key in written)
         written[section].update(shown)
-    (copies / spec.name).write_text(yaml.safe_dump(top, sort_keys=False))
-    again = open_model(copies / spec.name, Overrides())
+    copy = copies / spec.relative_to(ROOT / "specs")
+    copy.write_text(yaml.safe_dump(top, sort_keys=False))
+    again = open_model(copy, Overrides())
     assert sources(again) == sources(open_model(spec, Overrides()))
 
 

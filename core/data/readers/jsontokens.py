@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.feed import Bytes
-from abw.core.data.intern import EIGHT, Eights
+from abw.core.data.intern import EIGHT, Eights, eights_of
 from abw.core.jit.decorators import fragment, within
 
 Doubles = NDArray[np.float64]
@@ -42,7 +42,7 @@ _NO_DIGIT, _NO_ZERO = _LOW * np.uint64(0x76), _LOW * np.uint64(0x7F)
 # How eight digits become a number: pairs, then both fours of them at once (Lemire, 2018).
 _TEN, _PAIRS, _PAIR = np.uint64(10), np.uint64(0x000000FF000000FF), np.uint64(16)
 _FIRST_PAIRS, _LAST_PAIRS = np.uint64(100 + (1000000 << 32)), np.uint64(1 + (10000 << 32))
-_HALF, _WORD = np.uint64(32), np.uint64(64)
+_HALF = np.uint64(32)
 _MASKS = np.array([256**size - 1 for size in range(8)] + [2**64 - 1], np.uint64)
 
 
@@ -56,9 +56,7 @@ class Json(NamedTuple):
 
 def json_of(data: bytes) -> Json:
     """A text to read; behind a short one there are zeros."""
-    padded = data if len(data) > EIGHT else data + bytes(EIGHT + 1)
-    eights: Eights = np.ndarray(len(padded) - EIGHT + 1, np.uint64, padded, strides=(1,))
-    return Json(np.frombuffer(data, np.uint8), eights, POWERS)
+    return Json(np.frombuffer(data, np.uint8), eights_of(data), POWERS)
 
 
 @within
@@ -227,16 +225,10 @@ def _digits(json: Json, at: int) -> tuple[int, int]:
         return 1, text[at] - ZERO
     digits = json.eights[at] ^ _ZEROS
     size = _first(((digits + _NO_DIGIT) | digits) & _HIGH)
-    return size, _of_digits(digits, size)
-
-
-@within
-def _of_digits(digits: np.uint64, size: int) -> int:
-    """The number that the first one to eight of eight digits are."""
-    word = np.uint64(digits) << np.uint64(64 - 8 * size & 63)
-    word = word * _TEN + (word >> _BYTE)
-    eight = ((word & _PAIRS) * _FIRST_PAIRS + (word >> _PAIR & _PAIRS) * _LAST_PAIRS) >> _HALF
-    return np.int64(eight)  # type: ignore[return-value]
+    digits <<= np.uint64(64 - 8 * size & 63)
+    digits = digits * _TEN + (digits >> _BYTE)
+    number = ((digits & _PAIRS) * _FIRST_PAIRS + (digits >> _PAIR & _PAIRS) * _LAST_PAIRS) >> _HALF
+    return size, np.int64(number)  # type: ignore[return-value]
 
 
 @fragment

@@ -162,36 +162,26 @@ def _enter(known: Names) -> None:
 
 
 @within
-def _is(eights: Eights, begin: int, known: Names, n: int) -> bool:
-    """Whether known word n begins at an offset."""
-    return same(eights, begin, known.eights, known.begin[n], known.size[n])
-
-
-@within
 def _find(eights: Eights, begin: int, size: int, row: int, known: Names) -> int:
     """The number of a word, or -1."""
     slots = known.slots[row]
     slot = _hash(eights, begin, size)
     while slots[slot] >= 0:
         n = slots[slot]
-        if known.size[n] == size and _is(eights, begin, known, n):
+        if known.size[n] == size and same(eights, begin, known.eights, known.begin[n], size):
             return int(n)
         slot = (slot + 1) % _SLOTS
     return -1
 
 
 @within
-def _word_after(text: Bytes, at: int, word: Bytes) -> int:
+def _word_after(json: Json, at: int, word: np.uint64, size: int) -> int:
     """The offset behind a literal at an offset, or BAIL."""
-    if at + len(word) > text.size:
-        return BAIL
-    for j in range(len(word)):
-        if text[at + j] != word[j]:
-            return BAIL
-    return at + len(word)
+    there = masked(json.eights, at, size) == np.uint64(word)
+    return at + size if there and at + size <= json.text.size else BAIL
 
 
-_TRUE, _FALSE, _NULL = (np.frombuffer(word, np.uint8) for word in (b"true", b"false", b"null"))
+_TRUE, _FALSE, _NULL = (np.uint64(int.from_bytes(word, "little")) for word in (b"true", b"false", b"null"))
 _SMALL_T, _SMALL_F = 116, 102
 # "InitPlan" and "SubPlan" by their first letters and how many they have.
 _LARGE_I, _LARGE_S, _INIT_PLAN, _SUB_PLAN = 73, 83, 8, 7
@@ -374,8 +364,10 @@ def _plan(json: Json, at: int, known: Names, room: PlanRoom) -> tuple[int, int]:
                 if text[at] != QUOTE:
                     return at, NOT_JSON
                 key = room.next[last]
-                end = at + 1 + known.size[key]
-                if end >= text.size or text[end] != QUOTE or not _is(eights, at + 1, known, key):
+                size = known.size[key]
+                end = at + 1 + size
+                expected = end < text.size and text[end] == QUOTE
+                if not expected or not same(eights, at + 1, known.eights, known.begin[key], size):
                     end = string_end(json, at + 1)
                     if end < 0:
                         return at, NOT_JSON
@@ -431,11 +423,11 @@ def _plan(json: Json, at: int, known: Names, room: PlanRoom) -> tuple[int, int]:
                 if byte == MINUS or ZERO <= byte <= NINE:
                     number, certain, at = read_number(json, at)
                 elif byte == _SMALL_T:
-                    number, at = 1.0, _word_after(text, at, _TRUE)
+                    number, at = 1.0, _word_after(json, at, _TRUE, 4)
                 elif byte == _SMALL_F:
-                    at = _word_after(text, at, _FALSE)
+                    at = _word_after(json, at, _FALSE, 5)
                 else:
-                    told, at = False, _word_after(text, at, _NULL)
+                    told, at = False, _word_after(json, at, _NULL, 4)
                 if at < 0:
                     return start, NOT_JSON
                 if action != SKIP and action != MORE and (told or top == _LIST):

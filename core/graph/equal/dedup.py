@@ -19,7 +19,7 @@ from abw.core.graph.equal.leaves import LeafTypes, Leaves, leaf_types
 from abw.core.graph.fuse import edges
 from abw.core.graph.graph import Distinct, Graph, ResultRefs
 from abw.core.ir.network import Network, reach_of
-from abw.core.jit.decorators import inner, njit
+from abw.core.jit.decorators import inner, njit, within
 
 Ints = NDArray[np.int32]
 
@@ -141,17 +141,19 @@ def dedup(
     )
 
 
-# Scratch memory of a graph of n nodes: n numbers for each of these, and the table of hashes.
+# Scratch memory of a graph of n nodes: n numbers for each of these, and tables of hashes.
 STANDS, NUMBER, STACK, AT, TABLE = range(5)
+# The most places of a type's table for each of its nodes.
+PLACES = 4
 _THREAD = local()
 
 
 def _scratch(n: int) -> Ints:
     """Scratch memory of this thread for a graph of n nodes, which `_number` and `_compact` share.
 
-    The table has a power of two entries, four times in three as many as nodes or more.
+    Each type has a table of its own, which begins behind `PLACES` for each node of those before it.
     """
-    wanted = TABLE * n + (1 << max(4, (4 * n // 3).bit_length()))
+    wanted = (TABLE + PLACES) * n
     memory: Ints | None = getattr(_THREAD, "memory", None)
     if memory is None or not wanted <= len(memory) <= max(wanted, MOST_SCRATCH):
         memory = _THREAD.memory = np.empty(wanted, np.int32)
@@ -223,6 +225,62 @@ def order_pairs(operand: Ints, low: int, slots: int) -> None:
         operand[low + 2 * s], operand[low + 2 * s + 1] = min(a, b), max(a, b)
 
 
+@within
+def _size(count: int) -> int:
+    """How many places the table of a type with so many nodes has: a power of two, two or more for each."""
+    size = 1
+    while size < PLACES // 2 * count:
+        size *= 2
+    return size
+
+
+@within
+def _number_plain(
+    operand: Ints,
+    stands: Ints,
+    table: Ints,
+    begin: int,
+    behind: int,
+    upward: bool,
+    first: int,
+    facts: NDArray[np.int64],
+    shift: int,
+) -> tuple[int, int]:
+    """Number nodes of a type that one or two operands tell apart, up to one that reads what has none yet.
+
+    See `_number`. Returns how many nodes were looked at, and how many of them stand for themselves.
+    """
+    width, s0, s1, kept = facts[0], facts[2], facts[3], 0
+    base, full, mask = first - begin * width, len(table) - 1, (1 << shift) - 1
+    for i in range(behind - begin):
+        v = begin + i if upward else behind - 1 - i
+        if stands[v] != -1:
+            continue
+        low = base + v * width
+        for e in range(low, low + width):
+            r = operand[e]
+            if r >= 0:
+                u = stands[r >> shift]
+                if u < 0:
+                    return i, kept
+                operand[e] = (u << shift) | (r & mask)
+        a, b = operand[low + s0], operand[low + s1]
+        h = np.uint64(np.uint32(a)) * np.uint64(SPREAD) + np.uint64(np.uint32(b))
+        h ^= h >> np.uint64(32)
+        p = int((h * np.uint64(MIX)) >> np.uint64(33)) & full
+        while True:
+            # whether a node is new no branch can learn: at a free place there is an equal one, itself
+            found = int(table[p])
+            found = found if found >= 0 else v
+            there = base + found * width
+            if (operand[there + s0] == a) & (operand[there + s1] == b):
+                break
+            p = (p + 1) & full
+        table[p] = stands[v] = found
+        kept += found == v
+    return behind - begin, kept
+
+
 @njit
 def _number(
     keys: tuple[Ints, Ints, NDArray[np.bool_], NDArray[np.int64]],
@@ -250,10 +308,9 @@ def _number(
     at, table = scratch[AT * n : (AT + 1) * n], scratch[TABLE * n :]
     stands[:] = -1
     table[:] = -1
-    divided, full, mask, kept, found_kept = len(parts) > 0, len(table) - 1, (1 << shift) - 1, 0, 0
+    divided, mask, kept, found_kept = len(parts) > 0, (1 << shift) - 1, 0, 0
     first, last, width, base, count, s0, s1, several, at_leaf, by = 0, 0, 0, 0, 0, 0, 0, 0, -1, 0
-    free = False
-    seed, here = np.uint64(0), slots[0]
+    free, room, full, here = False, 0, 0, slots[0]
     for k in range(len(order)):
         begin, behind, upward = int(type_ptr[order[k]]), int(type_ptr[order[k] + 1]), True
         if alone[order[k]]:  # the first read from the type itself says which way to go
@@ -262,7 +319,14 @@ def _number(
                 if begin <= u < behind:
                     upward = ptr[u] < e
                     break
-        for i in range(behind - begin):
+        now, done = facts[order[k]], 0
+        if behind > begin and 1 <= now[1] <= 2 and now[5] < 0 and not divided and not apart[order[k]]:
+            places = table[PLACES * begin : PLACES * begin + _size(behind - begin)]
+            done, new = _number_plain(
+                operand, stands, places, begin, behind, upward, int(ptr[begin]), now, shift
+            )
+            kept += new
+        for i in range(done, behind - begin):
             v = begin + i if upward else behind - 1 - i
             if stands[v] != -1:
                 continue
@@ -270,11 +334,12 @@ def _number(
             while True:
                 if not first <= v < last:
                     t = int(type_of[v])
-                    now, here, seed = facts[t], slots[t], np.uint64(t + 1) * np.uint64(MIX)
+                    now, here = facts[t], slots[t]
                     width, count, s0, s1, several = now[0], now[1], now[2], now[3], now[4]
                     first, last, free = int(type_ptr[t]), int(type_ptr[t + 1]), apart[t]
                     at_leaf, by = now[5] if len(row_of) else -1, now[6]
                     base = ptr[first] - first * width
+                    room, full = PLACES * first, _size(last - first) - 1
                 end = int(ptr[v + 1])
                 while e < end:
                     r = operand[e]
@@ -302,7 +367,7 @@ def _number(
                     if several > 0 and end - low == 2 * several:
                         order_pairs(operand, low, several)
                     part = parts[instance[v]] if divided else 0
-                    h = seed + np.uint64(part)
+                    h = np.uint64(part)
                     if count == 0:
                         for j in range(low, end):
                             h = h * np.uint64(SPREAD) + np.uint64(np.uint32(operand[j]))
@@ -313,26 +378,26 @@ def _number(
                             h = h * np.uint64(SPREAD) + np.uint64(np.uint32(operand[low + here[s]]))
                     h ^= h >> np.uint64(32)
                     p = int((h * np.uint64(MIX)) >> np.uint64(33)) & full
-                    while table[p] >= 0:
-                        w = int(table[p])
-                        if first <= w < last and (not divided or parts[instance[w]] == part):
-                            if count > 0:
-                                there = base + w * width
-                                same = operand[there + s0] == operand[low + s0]
-                                same &= operand[there + s1] == operand[low + s1]
-                                for s in range(2, count):
-                                    same &= operand[there + here[s]] == operand[low + here[s]]
-                            else:
-                                there = int(ptr[w])
-                                same = ptr[w + 1] - there == end - low
-                                for j in range(end - low if same else 0):
-                                    same &= operand[there + j] == operand[low + j]
-                            if same:
-                                found = w
-                                break
+                    while True:
+                        found = int(table[room + p])
+                        found = found if found >= 0 else v
+                        if count > 0:
+                            there = base + found * width
+                            same = operand[there + s0] == operand[low + s0]
+                            same &= operand[there + s1] == operand[low + s1]
+                            for s in range(2, count):
+                                same &= operand[there + here[s]] == operand[low + here[s]]
+                        else:
+                            there = int(ptr[found])
+                            same = ptr[found + 1] - there == end - low
+                            for j in range(end - low if same else 0):
+                                same &= operand[there + j] == operand[low + j]
+                        if divided:
+                            same &= parts[instance[found]] == part
+                        if same:
+                            break
                         p = (p + 1) & full
-                    if found == v:
-                        table[p] = v
+                    table[room + p] = found
                 stands[v] = found
                 kept += found == v
                 if top < 0:

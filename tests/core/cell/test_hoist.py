@@ -26,7 +26,9 @@ from tests.core.exec.builder import random_cell
 
 Array = NDArray[np.float64]
 SPECS = Path(__file__).resolve().parents[3] / "specs"
-MODELS = sorted(path for path in SPECS.glob("*.yaml") if path.stem != "subgraph")
+MODELS = sorted(
+    path for path in [*SPECS.glob("*.yaml"), *SPECS.glob("plans/*.yaml")] if path.stem != "subgraph"
+)
 CHAINS = ("fwd1", "bwd1", "fwd2", "bwd2")
 HOISTED = {
     "bilstm": CHAINS,
@@ -52,6 +54,7 @@ HOISTED = {
     "torch-beam": ("encoder", "decoder"),
     "torch-gru": ("gru",),
     "torch-lstm": ("lstm",),
+    "treelstm-cost": ("state", "kept"),
     "uneven": ("a",),
 }
 

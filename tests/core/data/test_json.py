@@ -144,3 +144,23 @@ def test_links_of_the_instance(careful: bool, tmp_path: Path, monkeypatch: pytes
     for skip in (1, 2):
         last = read(path, "json", skip=skip)
         assert oracle.plain(last) == oracle.json_lines(OWN)[skip:]
+
+
+digits = st.text("0123456789", min_size=1, max_size=12)
+# A decimal number as it may be written, with few digits or many.
+decimals = st.tuples(
+    st.sampled_from(["", "-"]),
+    digits.map(lambda text: text.lstrip("0") or "0"),
+    st.just("") | digits.map(".{}".format),
+    st.sampled_from(["", "", "", "e3", "E-7"]),
+).map("".join)
+
+
+@quick
+@given(texts=st.lists(decimals, min_size=1, max_size=40), space=st.sampled_from(["", " ", "\t "]))
+def test_numbers_are_the_nearest(texts: list[str], space: str, tmp_path: Path) -> None:
+    path = tmp_path / "numbers.jsonl"
+    path.write_text(f'{{"vertices":[{{"kind":"a","x":[{f",{space}".join(texts)}]}}]}}')
+    (found,) = read(path, "json").values["x"].rows
+    expected = np.array([float(text) for text in texts]).astype(np.float32)
+    assert found.tobytes() == expected.tobytes()

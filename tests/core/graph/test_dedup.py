@@ -27,14 +27,15 @@ from tests.core.exec.builder import random_graph, random_network, special_rows
 
 seeds = st.integers(0, 10**6)
 SPECS = [
-    path.stem
-    for path in sorted(Path("specs").glob("*.yaml"))
+    str(path.relative_to("specs").with_suffix(""))
+    for path in [*sorted(Path("specs").glob("*.yaml")), *sorted(Path("specs/plans").glob("*.yaml"))]
     if "\ndata:" in path.read_text() and "\ngrow:" not in path.read_text()
 ]
 
 
 def opened(spec: str, granularity: Granularity = "cell", count: int = 24) -> Workload:
-    model = open_model(Path(f"specs/{spec}.yaml"), Overrides())
+    small = {"hidden": 8} if spec.startswith("plans/") else {}
+    model = open_model(Path(f"specs/{spec}.yaml"), Overrides(dims=small))
     networks = open_networks(model, granularity)
     return open_workload(model, read_instances(model.data, count), networks)
 

@@ -22,6 +22,7 @@ from tests.core.spec.writing import LATTICE, LSTM, edited
 SPECS = Path(__file__).resolve().parents[3] / "specs"
 MODELS = sorted(path for path in SPECS.glob("*.yaml") if path.stem != "subgraph")
 CELLS = sorted(SPECS.glob("cells/*.yaml"))
+PLANS = sorted(SPECS.glob("plans/*.yaml"))
 
 
 def name_of(path: Path) -> str:
@@ -136,7 +137,7 @@ def validator() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(schema)
 
 
-@pytest.mark.parametrize("path", [*MODELS, *CELLS], ids=name_of)
+@pytest.mark.parametrize("path", [*MODELS, *CELLS, *PLANS], ids=name_of)
 def test_shipped_specs_fit_the_json_schema(path: Path, validator: jsonschema.Draft202012Validator) -> None:
     validator.validate(yaml.safe_load(path.read_text(encoding="utf-8")))
 

@@ -33,7 +33,7 @@ from tests.core.exec.cpu.outside import OutsideExecutor, kept_error, summed, tre
 emulated = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
 
-SPECS = ("treelstm", "treegru", "mvrnn", "lattice", "lattice-gru", "bilstm-chars", "dag")
+SPECS = ("treelstm", "treegru", "mvrnn", "lattice", "lattice-gru", "bilstm-chars", "dag", "plans/bao")
 
 
 def check(graph: Graph, schedule: Schedule, folder: Path, tolerance: float, threads: int = 2) -> None:

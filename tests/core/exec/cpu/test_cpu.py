@@ -203,7 +203,10 @@ def test_a_target_that_the_machine_has_not() -> None:
 
 
 REAL = {"lattice": "lattice/train.txt", "bilstm": "tags/dev.txt"}
-SPECS = sorted(path.stem for path in (ROOT / "specs").glob("*.yaml") if path.stem != "subgraph")
+SPECS = [
+    *sorted(path.stem for path in (ROOT / "specs").glob("*.yaml") if path.stem != "subgraph"),
+    *sorted(f"plans/{path.stem}" for path in (ROOT / "specs/plans").glob("*.yaml")),
+]
 
 
 # The specs some of whose reductions only cells read.

@@ -79,7 +79,8 @@ def test_equals_reference(seed: int, nodes: int, large: bool) -> None:
 
 @pytest.mark.usefixtures("interpreted", "optimised")
 @pytest.mark.parametrize("granularity", ["cell", "op"])
-@pytest.mark.parametrize("spec", SPECS)
+# numba takes long to compile the wide products of bao
+@pytest.mark.parametrize("spec", [spec for spec in SPECS if spec != "plans/bao"])
 def test_every_spec_as_by_the_ir(spec: str, granularity: Granularity, root: Path) -> None:
     model = open_model(root / "specs" / f"{spec}.yaml", Overrides(dims={"hidden": WIDTH}))
     if model.growth and granularity == "op":

@@ -168,7 +168,10 @@ def test_products_with_words_are_hoisted_before_all_batches() -> None:
     assert error(result, reference(graph, params)) < 1e-5
 
 
-SPECS = sorted(path.stem for path in (ROOT / "specs").glob("*.yaml") if path.stem != "subgraph")
+SPECS = [
+    *sorted(path.stem for path in (ROOT / "specs").glob("*.yaml") if path.stem != "subgraph"),
+    *sorted(f"plans/{path.stem}" for path in (ROOT / "specs/plans").glob("*.yaml")),
+]
 
 
 @pytest.mark.simulated

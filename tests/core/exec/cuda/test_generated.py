@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
     not os.environ.get("ABW_NEED_CUDA_COMPILER"), reason="takes minutes where it is not asked for"
 )
 # The specs whose kernels are compiled.
-ALL = ("fig10.yaml", *dict.fromkeys(case.spec for case in CASES))
+ALL = ("fig10.yaml", "plans/bao.yaml", "plans/zero-shot.yaml", *dict.fromkeys(case.spec for case in CASES))
 # Bytes of shared memory that a block may have without asking for more.
 SHARED = 48 << 10
 # What an SM has for a block's thread.
