@@ -7,6 +7,7 @@ them: see `ARGUMENTS`.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from abw.core.graph.growing import state as at
 from abw.core.graph.growing.state import column, entries, register
 from abw.core.jit.addresses import (
     ask,
+    bytes_at,
     bytes_in,
     call,
     doubles_at,
@@ -29,6 +31,8 @@ from abw.core.jit.splitmix import GOLDEN, fraction, mix
 
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
+Bytes = NDArray[np.uint8]
+Scores = NDArray[np.floating[Any]]
 
 # The arguments of CHOOSE: number of the decision, register of its vertices, the first of those that say
 # which choices are allowed (-1: all are), which of HOWS, the column to write, that of the scores, how many
@@ -192,17 +196,20 @@ def _choose(words: int, a: int, j: int, begin: int) -> bool:
     elif first < 0:
         chosen[vertex + 1] = -1
     else:
-        found = largest(scores, begin, count)
+        found = largest(scores, begin, count, bytes_at(0, 0))
         chosen[vertex + 1] = found if scores[begin + found] > -np.inf else first
     return True
 
 
 @fragment
-def largest(scores: Doubles, begin: int, count: int) -> int:
-    """The first of the largest of some scores."""
-    found = 0
-    for i in range(1, count):
-        if scores[begin + i] > scores[begin + found]:
+def largest(scores: Scores, begin: int, count: int, allowed: Bytes) -> int:
+    """The first of the largest of some scores, of those that are allowed, or of all where that is empty; -1
+    for none.
+    """
+    found = -1
+    for i in range(count):
+        may = len(allowed) == 0 or allowed[i] != 0
+        if may and (found < 0 or scores[begin + i] > scores[begin + found]):
             found = i
     return found
 
@@ -213,7 +220,7 @@ def _sampled(scores: Doubles, begin: int, count: int, drawn: float) -> int:
     has a share. The scores become sums.
     """
     end, last = begin + count, -1
-    top = scores[begin + largest(scores, begin, count)]
+    top = scores[begin + largest(scores, begin, count, bytes_at(0, 0))]
     total = 0.0
     for i in range(begin, end):
         if scores[i] > -np.inf:
@@ -327,7 +334,7 @@ def _enter_best(words: int, a: int, j: int, begin: int) -> bool:
         if first == -1:
             _insert(words, instance, before, vertex, -1)
         return first == -1
-    found = largest(scores, begin, count)
+    found = largest(scores, begin, count, bytes_at(0, 0))
     top = scores[begin + found]
     whole = _log_total(scores, begin, count, top)
     found = found if top > -np.inf else first
@@ -336,7 +343,7 @@ def _enter_best(words: int, a: int, j: int, begin: int) -> bool:
         share = _relative(score, top) - whole
         _insert(words, instance, before + ((share + IN_UNITS) - IN_UNITS), vertex, found)
         scores[begin + found] = -np.inf
-        found = largest(scores, begin, count)
+        found = largest(scores, begin, count, bytes_at(0, 0))
         if not scores[begin + found] > -np.inf:
             break
     return True

@@ -122,11 +122,10 @@ def _run(words: int, a: int, nodes: int) -> None:
     arena, pitch, rows = longs_in(state, at.ARENA), longs_in(state, at.PITCH), longs_in(state, at.ROWS)
     slot_arena, output_arena = ints_in(state, at.SLOT_ARENA), ints_in(state, at.OUTPUT_ARENA)
     values, bytes_of_register = longs_in(state, at.VALUES), 4 * state[at.ENTRIES]
+    lists_end = state[at.SPACE] + ends * bytes_of_register if ends >= 0 else 0
     for s in range(slots):
-        word = state[at.SLOT_WORDS] * s
-        frame[word] = arena[slot_arena[t * state[at.SLOTS] + s]]
-        frame[word + 1] = state[at.SPACE] + s * bytes_of_register
-        frame[word + 4] = state[at.SPACE] + ends * bytes_of_register if ends >= 0 else 0
+        base = arena[slot_arena[t * state[at.SLOTS] + s]]
+        read_slot(frame, state[at.SLOT_WORDS] * s, base, state[at.SPACE] + s * bytes_of_register, lists_end)
     for o in range(ints_in(state, at.TYPE_OUTPUTS)[t]):
         b = output_arena[t * state[at.WIDTH] + o]
         row = rows[3 * b]
@@ -140,7 +139,21 @@ def _run(words: int, a: int, nodes: int) -> None:
         for i in range(n):
             node[vertices[i] + 1] = 0
     kernel, constants = longs_in(state, at.KERNEL)[t], longs_in(state, at.CONSTANTS)[t]
-    call(kernel, (state[at.FRAME], state[at.SCRATCH], constants, 0, n, 0, 1))
+    run_kernel(kernel, state[at.FRAME], state[at.SCRATCH], constants, n)
+
+
+@fragment
+def read_slot(frame: Longs, word: int, base: int, rows: int, ends: int) -> None:
+    """Let a slot read rows of an arena; addresses of the arena, of the rows' numbers, and of where lists end
+    among these (0: each node reads one).
+    """
+    frame[word], frame[word + 1], frame[word + 4] = base, rows, ends
+
+
+@fragment
+def run_kernel(kernel: int, frame: int, scratch: int, constants: int, nodes: int) -> None:
+    """Run so many nodes on this thread, by what a frame says; all are addresses but the number."""
+    call(kernel, (frame, scratch, constants, 0, nodes, 0, 1))
 
 
 @fragment

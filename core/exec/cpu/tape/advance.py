@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from abw.core.exec.cpu.llvm.kernel import SLOT_WORDS
 from abw.core.exec.cpu.tape import state as at
 from abw.core.graph.equal.consing import sort_pairs, stands_for
+from abw.core.graph.growing.launch import read_slot, run_kernel
 from abw.core.graph.growing.state import DONE, FAILED, FULL, PAUSED
-from abw.core.jit.addresses import bytes_in, call, ints_at, ints_in, longs_at, longs_in
+from abw.core.jit.addresses import bytes_in, ints_at, ints_in, longs_at, longs_in
 from abw.core.jit.decorators import inner, njit
 from abw.core.policy.rules.critical import Paths, critical_type
 
@@ -295,8 +296,7 @@ def _run(state: Longs, t: int, first: int, nodes: Nodes, reads: Reads, ready: Re
                 reference = operand[k]
                 index[place] = row[reference] if reference >= 0 else -1 - reference
                 place += 1
-        word = SLOT_WORDS * s
-        frame[word], frame[word + 1], frame[word + 4] = arena[a], state[at.INDEX] + 4 * begin, listed
+        read_slot(frame, SLOT_WORDS * s, arena[a], state[at.INDEX] + 4 * begin, listed)
     for o in range(outputs):
         a = output_arena[t * state[at.WIDTH] + o]
         frame[SLOT_WORDS * slots + o] = arena[a] + rows[a] * pitch[a]
@@ -304,7 +304,7 @@ def _run(state: Longs, t: int, first: int, nodes: Nodes, reads: Reads, ready: Re
             row[(first + queue[i] << state[at.SHIFT]) + o] = rows[a] + i - low
         rows[a] += high - low
     kernel, constants = longs_in(state, at.KERNEL)[t], longs_in(state, at.CONSTANTS)[t]
-    call(kernel, (state[at.FRAME], state[at.SCRATCH], constants, 0, high - low, 0, 1))
+    run_kernel(kernel, state[at.FRAME], state[at.SCRATCH], constants, high - low)
     state[at.BATCHES] += 1
     for i in range(low, high):
         k = nodes.head[queue[i]]

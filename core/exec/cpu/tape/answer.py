@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from abw.core.exec.cpu.tape import state as at
 from abw.core.exec.cpu.tape.advance import advance
 from abw.core.exec.interface import HEAD
+from abw.core.graph.growing.choices import largest
 from abw.core.graph.growing.state import DONE, FAILED, FULL, LANE, LARGEST, PAUSED, PLUS, STATUS
 from abw.core.jit.addresses import (
     address_of,
@@ -98,14 +99,11 @@ def _largest(place: int, mask: int, size: int) -> int:
 
     -1 where there is none, -2 where one is not a number.
     """
-    scores, allowed = floats_at(place, size), bytes_at(mask, size)
-    found = -1
+    scores = floats_at(place, size)
     for i in range(size):
         if np.isnan(scores[i]):
             return -2
-        if allowed[i] and (found < 0 or scores[i] > scores[found]):
-            found = i
-    return found
+    return largest(scores, 0, size, bytes_at(mask, size))
 
 
 @njit
