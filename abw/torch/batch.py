@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 import threading
 import traceback
@@ -132,7 +133,8 @@ class Batched:
                 self._check_model()
                 if self._cells.session.runner is not None:
                     raise AbwError("the model calls its own batched version", hint="call the model itself")
-                state, begin = torch.get_rng_state(), perf_counter()
+                state, versions = torch.get_rng_state(), _versions(some)
+                begin = perf_counter()
                 run = partial(self._mini_batch, some, first, state)
                 if self._verify:
                     self._verify -= 1
@@ -140,6 +142,11 @@ class Batched:
                 else:
                     outputs = run()
                     self._watch.look(some, perf_counter() - begin)
+            if versions != _versions(some):
+                raise AbwError(
+                    "the model writes in place into a tensor of an instance, which it may do several times",
+                    hint="write x = x + y, or to a copy: x.clone()",
+                )
             yield from outputs
 
     def _check_model(self) -> None:
@@ -235,6 +242,7 @@ class Batched:
                     try:
                         getattr(self.model, self._method)(*items[i])
                     except Exception as own:
+                        self._check_columns(items[i])
                         own.add_note(f"in instance {first + i}")
                         raise own from None
                 if isinstance(error, AbwError):
@@ -243,6 +251,18 @@ class Batched:
                     f"{line_of(error)}: {said(error)}",
                     hint="PyTorch runs this, abw.torch.batch does not: see docs/torch.md for what it takes",
                 ) from error
+
+    def _check_columns(self, item: tuple[Any, ...]) -> None:
+        """Refuse another number of columns than the method has arguments. Errors: AbwError."""
+        takes = inspect.signature(getattr(self.model, self._method))
+        try:
+            takes.bind(*item)
+        except TypeError as wrong:
+            name = f"{type(self.model).__name__}.{self._method}"
+            raise AbwError(
+                f"{name}{takes} was given {len(item)} of its arguments: {wrong}",
+                hint="a list for each argument: fast(trees, sentences), or fast(*zip(*instances))",
+            ) from None
 
     def report(self) -> str:
         """Report which cells the model became, with lines, and what did not become a cell, and why."""
@@ -301,3 +321,10 @@ def line_of(error: BaseException) -> str:
 def said(error: BaseException) -> str:
     """Return the text of an error."""
     return str(error) if isinstance(error, CannotTrace) else f"{type(error).__name__}: {error}"
+
+
+def _versions(items: Any) -> list[int]:
+    """How often the tensors in nested lists of instances were written."""
+    if isinstance(items, torch.Tensor):
+        return [items._version]
+    return [v for item in items for v in _versions(item)] if isinstance(items, list | tuple) else []

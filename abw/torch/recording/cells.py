@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -30,7 +30,7 @@ from abw.torch.recording.decisions import Comparison
 from abw.torch.recording.standins import RECORDING, Concat, Stack, of_kind, plain
 from abw.torch.recording.tensorlike import make_tensor_like
 from abw.torch.tracing.symbols import CannotTrace, core
-from abw.torch.tracing.trace import Indices, Traced
+from abw.torch.tracing.trace import VIEWING, Indices, Traced
 
 NOWHERE = Span("", 1)
 # Tensors that a stretch of code may compute.
@@ -106,7 +106,9 @@ class Cells:
         self.tables: list[torch.Tensor] = []
         self.padding: dict[int, int] = {}
         self.notes: dict[str, str] = {}
-        self.seen_views: set[int] = set()
+        # What others may share the memory of: values by handles; zeros, which have one in common, by ids.
+        self._shared: set[int] = set()
+        self._shared_zeros: dict[int, Any] = {}
         self.seen_elements: dict[Any, set[int]] = {}
         self.ops: dict[Any, Any] = {}
         # x[i] by the class of x and i
@@ -271,8 +273,23 @@ class Cells:
 
     def viewed(self, value: Any, shape: Sequence[int]) -> Any:
         """A view of a value."""
-        self.seen_views.add(value.ref)
-        return self.as_class(value, self.value_class(shape, value.detached_))
+        return self.view_as(value, self.value_class(shape, value.detached_))
+
+    def view_as(self, value: Any, cls: Any) -> Any:
+        """A view of a value, of a class of values of as many numbers. Errors: CannotTrace."""
+        found = self.as_class(value, cls)
+        self.share((value, found))
+        return found
+
+    def share(self, values: Iterable[Any]) -> None:
+        """Note that others may share the memory of values: none of them can be written in place."""
+        for value in values:
+            if isinstance(value, Stack):
+                self.share(value.rows)
+            elif isinstance(value, Value) and value.ref >= 0:
+                self._shared.add(value.ref)
+            else:
+                self._shared_zeros[id(value)] = value
 
     def as_value(self, x: Any, shape: Sequence[int]) -> Any:
         """Convert any stand-in for a tensor of this shape to one value. Errors: CannotTrace."""
@@ -290,7 +307,7 @@ class Cells:
         """`Tensor.detach`: in training a value that cells do not read."""
         if not self.learns():
             return value
-        return self.as_class(value, self.value_class(value.shape, True))
+        return self.view_as(value, self.value_class(value.shape, True))
 
     def zero(self, shape: Sequence[int]) -> Any:
         """Zeros of a logical shape: an object of its own."""
@@ -305,9 +322,7 @@ class Cells:
             return self.zero(shape)
         k = wide[0]
         rest = [s for i, s in enumerate(shape) if i != k]
-        found = Stack(self, [self.zero(rest) for _ in range(shape[k])], tuple(shape), k)
-        found.fresh = True
-        return found
+        return Stack(self, [self.zero(rest) for _ in range(shape[k])], tuple(shape), k)
 
     def parameter(self, p: torch.Tensor) -> Any:
         """A vector of the model's as a value."""
@@ -370,15 +385,26 @@ class Cells:
 
     def write(self, target: Any, made: Any) -> Any:
         """Write in place, as `x += y` does. Errors: CannotTrace if another tensor would see it."""
-        fresh = isinstance(target, Value) and (target.ref >= 0 or target.ref == self.zero(target.shape).ref)
-        if not fresh or target.ref in self.seen_views:
+        if isinstance(target, Concat):
+            self.write(target.value(), made)
+            return target
+        if (
+            isinstance(target, Stack)
+            and isinstance(made, Stack)
+            and (made.k, made.shape_) == (target.k, target.shape_)
+        ):
+            for row, new in zip(target.rows, list(made.rows), strict=True):
+                self.write(row, new)
+            return target
+        fresh = isinstance(target, Value) and (
+            target.ref not in self._shared
+            if target.ref >= 0
+            else target.ref == self.zero(target.shape).ref and id(target) not in self._shared_zeros
+        )
+        if not fresh:
             raise CannotTrace("a tensor is written in place that others may share: write x = x + y")
         target.ref = self.as_value(made, target.shape).ref
         return target
-
-    def owns(self, stack: Stack) -> bool:
-        """Whether a stack was made by `torch.zeros`: its rows may be replaced."""
-        return stack.fresh
 
     # running ------------------------------------------------------------------------------------------------
     def learns(self) -> bool:
@@ -408,7 +434,8 @@ class Cells:
         """Get ready for a mini-batch, with the parameters as they are."""
         self.stale = False
         self._given.clear()
-        self.seen_views.clear()
+        self._shared.clear()
+        self._shared_zeros.clear()
         versions, had = self.versions(), self.session._engine is not None
         engine = self.session.engine()
         if had and versions != self._versions:
@@ -432,7 +459,7 @@ class Cells:
         if direct is not None:
             found = direct(self, *args, **kwargs)
             if found is not NotImplemented:
-                return found
+                return self._viewing(name, args[0], found)
         key = (name, len(args), tuple(kwargs))
         region = self.ops.get(key)
         if region is None:
@@ -440,16 +467,29 @@ class Cells:
             if region is None:
                 return self.by_torch(name, args, kwargs)
             self.ops[key] = region
-        return region.quick(*args, *kwargs.values())
+        return self._viewing(name, args[0], region.quick(*args, *kwargs.values()))
+
+    def _viewing(self, name: str, of: Any, found: Any) -> Any:
+        """Note that what some operations give shares the memory of what it is made of."""
+        if name in VIEWING:
+            self.share((of, *(found if type(found) is tuple else (found,))))
+        return found
 
     def element(self, x: Any, i: int) -> Any:
         """x[i]: a cell for each i, as long as these are few."""
         found = DIRECT["__getitem__"](self, x, i)
         if found is not NotImplemented:
-            return found
+            return self._viewing("__getitem__", x, found)
+        shared = self._shared.add
 
         def install(function: Callable[[Any], Any]) -> None:
-            self.elements[type(x), i] = function
+            def element(x: Any) -> Any:
+                found = function(x)
+                shared(x.ref)
+                shared(found.ref)
+                return found
+
+            self.elements[type(x), i] = element
 
         return self._one(self, "__getitem__", 1, (), (i,), install).slow(x)
 

@@ -91,7 +91,7 @@ class Region:
     def _alike(self, rows: Any) -> Any:
         """Rows that are all of the first one's class."""
         if isinstance(rows, list | tuple) and rows and isinstance(rows[0], Value):
-            return [r if type(r) is type(rows[0]) else self.cells.as_class(r, type(rows[0])) for r in rows]
+            return [r if type(r) is type(rows[0]) else self.cells.view_as(r, type(rows[0])) for r in rows]
         return rows
 
     def _forget(self) -> None:

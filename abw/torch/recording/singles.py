@@ -15,7 +15,7 @@ from abw.torch.recording.decisions import Pair, weigh
 from abw.torch.recording.regions import Region
 from abw.torch.recording.standins import Concat, Ints, Stack, StandIn, as_stand_in, plain, real
 from abw.torch.tracing.operations import elementwise
-from abw.torch.tracing.symbols import COMPARISONS
+from abw.torch.tracing.symbols import COMPARISONS, sizes_of
 from abw.torch.tracing.trace import DECIDING, MEANINGS, means
 
 # So many elements of vectors of one size are cut out by a cell each.
@@ -70,6 +70,7 @@ def _stack(cells: Cells, tensors: Any, dim: int = 0) -> Any:
     if not all(isinstance(t, Value) and tuple(t.shape) == shape for t in tensors):
         return NotImplemented
     d = dim % (len(shape) + 1)
+    cells.share(tensors)  # the rows are no copies
     return Stack(cells, tensors, (*shape[:d], len(tensors), *shape[d:]), d)
 
 
@@ -109,6 +110,7 @@ def _cat(cells: Cells, tensors: Any, dim: int = 0, axis: int | None = None) -> A
         return tensors[0].clone()  # type: ignore[attr-defined]
     if math.prod(rest) == 1 and isinstance(tensors[0], Value):
         return NotImplemented  # numbers side by side: a vector
+    cells.share(rows)  # these are no copies
     return Stack(cells, rows, (*rest[:d], len(rows), *rest[d:]), d)
 
 
@@ -229,6 +231,13 @@ def _zeros_like(cells: Cells, x: Any, **_: Any) -> Any:
     return cells.zeros(tuple(x.shape))
 
 
+def _new_zeros(cells: Cells, x: Any, *shape: Any, **kwargs: Any) -> Any:
+    """Also what PyTorch leaves undefined: `x.new(3, 4)`."""
+    sizes = sizes_of(shape)
+    plain = not kwargs and sizes and all(type(s) is int for s in sizes)
+    return cells.zeros(sizes) if plain else NotImplemented
+
+
 def _embedding(
     cells: Cells, index: Any, weight: Any, padding_idx: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
@@ -285,5 +294,5 @@ DIRECT.update({name: _asked(name) for name in ASKING})
 DIRECT.update(
     __getitem__=_element, cat=_cat, concat=_cat, cross_entropy=_class_loss(False), cumsum=_cumsum,
     detach=_detach, embedding=_embedding, gather=_gather, nll_loss=_class_loss(True), stack=_stack,
-    zeros_like=_zeros_like,
+    new=_new_zeros, new_empty=_new_zeros, new_zeros=_new_zeros, zeros_like=_zeros_like,
 )  # fmt: skip

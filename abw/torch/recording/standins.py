@@ -26,6 +26,11 @@ def operator(name: str) -> Any:
     return lambda self, *args: self.cells.op(name, self, *args)
 
 
+def inplace(name: str) -> Any:
+    plain = f"__{name[3:]}"
+    return lambda self, other: self.cells.write(self, self.cells.op(plain, self, other))
+
+
 def attribute(self: Any, name: str) -> Any:
     """A method of torch.Tensor, as an operation."""
     base, cells = base_name(name), self.cells
@@ -93,18 +98,17 @@ class StandIn(TensorLike):
 
 operators(StandIn, ("neg", "abs", *COMPARISONS), operator)
 operators(StandIn, ARITHMETIC, operator, ("", "r"))
+operators(StandIn, ARITHMETIC[:4], inplace, ("i",))
 
 
 class Stack(StandIn):
     """Several values of an instance as one tensor: rows along dimension `k` of its shape."""
 
-    __slots__ = ("_class", "cells", "fresh", "k", "rows", "shape_")
-    fresh: bool
+    __slots__ = ("_class", "cells", "k", "rows", "shape_")
 
     def __init__(self, cells: Any, rows: list[Any], shape: tuple[int, ...], k: int) -> None:
         self.cells, self.rows, self.shape_, self.k = cells, rows, shape, k
         self._class: Any = None
-        self.fresh = False
 
     def real(self) -> torch.Tensor:
         """The numbers: waits for them."""
@@ -118,7 +122,7 @@ class Stack(StandIn):
         if cls is None:
             cls = self._class = self.cells.value_class(self.shape_[: self.k] + self.shape_[self.k + 1 :])
         row = self.rows[i]
-        return row if row.__class__ is cls else self.cells.as_class(row, cls)
+        return row if row.__class__ is cls else self.cells.view_as(row, cls)
 
     def _part(self, key: slice) -> Stack | None:
         rows = self.rows[key]
@@ -137,6 +141,7 @@ class Stack(StandIn):
                 found = self._row(int(first))
             elif len(first.shape_) == 1:
                 rows = [self.rows[i] for i in first.items]
+                self.cells.share(rows)  # they are no copies
                 found = Stack(self.cells, rows, (len(rows), *self.shape_[1:]), 0)
         elif self.k == 0 and isinstance(first, slice):
             found = self._part(first)
@@ -150,9 +155,12 @@ class Stack(StandIn):
         return found[rest] if rest else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if self.k != 0 or type(key) is not int or not self.cells.owns(self):
+        if self.k != 0 or type(key) is not int:
             raise CannotTrace("a part of a tensor is written in place: collect rows in a list and stack them")
-        self.rows[key] = self.cells.as_value(value, self.shape_[1:])
+        self.cells.write(self._row(key), value)
+
+    def clone(self) -> Stack:
+        return Stack(self.cells, [row.clone() for row in self.rows], self.shape_, self.k)
 
     def squeeze(self, dim: int | None = None) -> Any:
         shape = self.shape_
@@ -182,6 +190,7 @@ class Concat(StandIn):
     def __init__(self, cells: Any, parts: tuple[Any, ...], ends: tuple[int, int]) -> None:
         """`ends`: how many sizes of 1 stand before and behind the joined one."""
         self.cells, self.parts, self.ends = cells, parts, ends
+        cells.share(parts)  # what reads them later is to find them as they are
         self._value: Any = None
 
     @property

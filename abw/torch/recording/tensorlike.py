@@ -10,7 +10,7 @@ import torch
 from abw.core.program.recording.values import Value
 from abw.torch.recording.decisions import Comparison, weigh
 from abw.torch.recording.standins import VIEWS, WEIGHING, Ints, StandIn, real, shape_after
-from abw.torch.tracing.symbols import ARITHMETIC, COMPARISONS, CannotTrace, TensorLike, operators, sizes_of
+from abw.torch.tracing.symbols import COMPARISONS, CannotTrace, TensorLike, operators, sizes_of
 
 # What a class has of its own.
 OWN = {"__module__", "__doc__", "__slots__", "__annotations__", "shape", "shape_", "cells", "__dict__"}
@@ -30,7 +30,6 @@ def make_tensor_like(cells: Any, made: Any, shape: tuple[int, ...], kind: int, d
     fields |= {name: _unchanged(name) for name in ("contiguous", "clone", "to", "float", "cpu", "cuda")}
     for name, field in fields.items():
         setattr(made, name, field)
-    operators(made, ARITHMETIC[:4], _inplace, ("i",))
     operators(made, COMPARISONS, _comparison)
 
 
@@ -40,11 +39,6 @@ def _no_writing(self: Any, key: object, value: object) -> None:
         self.cells.write(self, self.cells.as_class(row, type(self)))
         return
     raise CannotTrace("a part of a tensor is written in place: collect rows in a list and stack them")
-
-
-def _inplace(name: str) -> Any:
-    plain = f"__{name[3:]}"
-    return lambda self, other: self.cells.write(self, self.cells.op(plain, self, other))
 
 
 def _comparison(name: str) -> Any:
@@ -83,10 +77,7 @@ def _viewing(cells: Any, size: torch.Size, name: str) -> Any:
         cls = known.get(key)
         if cls is None:
             cls = known[key] = cells.value_class(shape_after(name, size, *key), self.detached_)
-        cells.seen_views.add(self.ref)
-        found = cls()
-        found.ref = self.ref
-        return found
+        return cells.view_as(self, cls)
 
     return view
 

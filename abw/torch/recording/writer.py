@@ -48,11 +48,13 @@ class _Writer:
             symbols,
         )
         self.scope: dict[str, Any] = {
-            "Concat": Concat, "Ints": Ints, "Stack": Stack, "Tensor": torch.Tensor,
+            "Concat": Concat, "Ints": Ints, "Stack": Stack, "Tensor": torch.Tensor, "alone": alone,
             "as_class": self.cells.as_class, "cells": self.cells, "given": self.cells.given, "mask": mask,
             "viewed": self.cells.viewed, "write": self.cells.write, "MismatchError": MismatchError,
         }  # fmt: skip
         self.outputs: list[Traced] = []
+        # The tensor that has the object of a value's name.
+        self.objects = {s.v.number: s for s in symbols if isinstance(s, Traced) and not s.written}
         self.lines: list[str] = []
         self.name: dict[int, str] = {}
         self.row: dict[int, bool] = {}
@@ -71,6 +73,7 @@ class _Writer:
             if not isinstance(self.args[i], Value) or len({id(a) for a in self.args}) < len(self.args):
                 raise CannotTrace("an argument is written in place: write x = x + y")
             self.outputs.append(symbol)
+            self.lines.append(f"alone(flat[{self.region.kinds.slots[i,]}], flat)")
         for output in self.outputs:
             output.v = self.trace.value(output)
         steps = stages(self.trace, [output for output in self.outputs if output.v.number >= FIRST])
@@ -85,9 +88,23 @@ class _Writer:
         for i, symbol in written:
             target = f"flat[{self.region.kinds.slots[i,]}]"
             self.lines.append(f"write({target}, as_class({self.name[symbol.v.number]}, {target}.__class__))")
+        self._shared()
         body = [*self.lines, f"return {self._back(template)}"]
         self._compile("def record(flat):\n    " + "\n    ".join(body), self.scope)
         return Written(steps, self.scope["record"], None if written else self._fast(steps, template, body))
+
+    def _shared(self) -> None:
+        """Say of which results others have the memory, too: arguments, or other results."""
+        roots = [_root(output) for output in self.outputs]
+        held = self.name.keys() - {v for v, leaf in enumerate(self.trace.leaves) if leaf.kind == "param"}
+        given = {v for v in held if v < FIRST}
+        found: set[int] = set()
+        for i, (output, root) in enumerate(zip(self.outputs, roots, strict=True)):
+            others = roots[:i] + roots[i + 1 :]
+            if root is not output and (root.v.number in given or any(other is root for other in others)):
+                found |= {output.v.number, root.v.number} & held
+        for v in sorted(found):
+            self.lines.append(f"cells.share({self.name[v] if self.row[v] else f'({self.name[v]},)'})")
 
     def _compile(self, source: str, scope: dict[str, Any]) -> None:
         exec(compile(source, f"<region {self.region.name}>", "exec"), scope)
@@ -231,7 +248,7 @@ class _Writer:
         """Python that makes the result."""
         match t[0]:
             case "zeros":
-                return f"cells.zero({t[1]!r})"
+                return f"cells.zeros({t[1]!r})"
             case "constant":
                 return self.note("constant", t[1])
             case "length":
@@ -273,7 +290,10 @@ class _Writer:
                 raise CannotTrace("rows are returned in another shape")
             sizes = ", ".join(f"len({name})" if s is K else str(s) for s in shape)
             return f"Stack(cells, {name if n >= FIRST else f'list({name})'}, ({sizes},), {shape.index(K)})"
-        return name if shape == tuple(cls.shape) else f"viewed({name}, {shape!r})"
+        if shape != tuple(cls.shape):
+            return f"viewed({name}, {shape!r})"
+        own = self.objects.setdefault(n, x) is x
+        return name if own else f"as_class({name}, {name}.__class__)"  # a clone is another object
 
     def _fast(self, steps: list[Step], template: Any, body: list[str]) -> Any:
         names = [f"a{i}" for i in range(len(self.args))]
@@ -323,6 +343,20 @@ class _Writer:
             return None
         number, inputs, made = self.single
         return lambda other: self.cells.callee(number, inputs, made, other)
+
+
+def alone(value: Value, flat: list[Any]) -> None:
+    """Refuse to write an argument in place that is there twice. Errors: CannotTrace."""
+    rows = [row for one in flat for row in (one if isinstance(one, list | tuple) else (one,))]
+    if sum(row is value for row in rows) > 1:
+        raise CannotTrace("an argument is written in place of which another one is a view: write x = x + y")
+
+
+def _root(x: Traced) -> Traced:
+    """The tensor that one is a view of, or itself."""
+    while x.source is not None:
+        x = x.source
+    return x
 
 
 def _mismatch(*_: object) -> Any:

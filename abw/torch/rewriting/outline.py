@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from abw.torch.rewriting.forms import FUNCTIONS, METHODS, WEAK, Forms, Marks, NotFound, reads, writes
+from abw.torch.tracing.trace import MEANINGS, base_name
 
 # Statements behind a condition that are put into both of its branches.
 MOST_COPIED = 14
@@ -57,6 +58,7 @@ class Outliner(Forms):
         self.pieces: list[Piece] = []
         self.modes: list[int] = []
         self._temps = 0
+        self._origins: dict[str, set[str]] = {}
         inner = [
             f
             for f in ast.walk(self.tree)
@@ -300,6 +302,7 @@ class Outliner(Forms):
             run, behind = [], []
 
         for s in out:
+            self._note_origins(s)
             if self._is_pure(s):
                 mine, made = reads(s), writes(s)
                 written = made | (writes(s.target) if isinstance(s, ast.AugAssign) else set())
@@ -320,12 +323,27 @@ class Outliner(Forms):
     def _hinders(self, b: ast.stmt, mine: set[str], made: set[str], tensors: set[str]) -> bool:
         """Whether a pure statement that reads `mine` and writes `made` cannot move up over an impure one."""
         mentioned, changed = reads(b), writes(b)
-        known = set[str]() if _writes_in_place(b) else tensors
-        calls = any(isinstance(n, ast.Call) for n in ast.walk(b))
+        known, of = tensors, mine
+        called = [n.func for n in ast.walk(b) if isinstance(n, ast.Call)]
+        if _writes_in_place(b) or any(_code_writes(self.static(f)) for f in called):
+            known, of = set(), self._origins_of(mine)  # it may write into what these are views of
+            mentioned = self._origins_of(mentioned)
         return bool(
-            (mine & changed) or (made & (mentioned | changed)) or ((mine & mentioned) - known)
-            or (calls and (mine | made) & self._nested)
+            (mine & changed) or (made & (mentioned | changed)) or ((of & mentioned) - known)
+            or (called and (mine | made) & self._nested)
         )  # fmt: skip
+
+    def _note_origins(self, s: ast.stmt) -> None:
+        """Note what the names that a statement assigns are made of, as far as names say it."""
+        made = writes(s)
+        if made:
+            found = made | self._origins_of(reads(s))
+            for name in made:
+                self._origins[name] = self._origins.get(name, set()) | found
+
+    def _origins_of(self, names: set[str]) -> set[str]:
+        found: set[str] = set().union(names, *(self._origins.get(name, ()) for name in names))
+        return found - {self.me} - self.globals.keys()
 
     def _region(self, run: list[Any]) -> list[Any]:
         """Statements as a region's call, without those at its ends that compute nothing."""
@@ -440,6 +458,12 @@ def _writes_in_place(s: ast.stmt) -> bool:
         or (isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store))
         for n in ast.walk(s)
     )
+
+
+def _code_writes(function: Any) -> bool:
+    """Whether a function of the user's calls operations in place, as `x.add_(y)`."""
+    code = getattr(function, "__code__", None)
+    return code is not None and any(base_name(n) != n and base_name(n) in MEANINGS for n in code.co_names)
 
 
 def _contents(cell: Any) -> Any:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import builtins
 import copy
 import inspect
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from abw.core.program.recording.values import Value
+from abw.core.spec.cells.builder import Number
 from abw.torch.recording.cells import Cells, is_vector
 from abw.torch.recording.decisions import Comparison
 from abw.torch.recording.regions import Region
-from abw.torch.recording.standins import Concat, Ints, Stack, as_ints, plain
+from abw.torch.recording.standins import RECORDING, Concat, Ints, Stack, as_ints, plain
 from abw.torch.rewriting.forms import CONTAINERS, changed_attributes, keeps_state
 from abw.torch.tracing.symbols import CannotTrace, Index, K, NeedsConstant, sizes_of
 from abw.torch.tracing.trace import MEANINGS, Indices, Traced, TracedList
@@ -217,8 +219,24 @@ class Recurrent:
         return getattr(self.__dict__["module"], name)
 
 
-FLOATS = (torch.Tensor, torch.FloatTensor)
-WHOLE = (torch.Tensor, torch.LongTensor)
+class _TensorType(type(torch.Tensor)):  # type: ignore[misc]
+    """`torch.Tensor(3, 4)` makes a tensor of undefined numbers: one that cells write."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if RECORDING and args and not kwargs and all(type(a) is int for a in args):
+            return RECORDING[-1].zeros(args)
+        return torch.Tensor(*args, **kwargs)
+
+    def __instancecheck__(cls, x: object) -> bool:
+        return isinstance(x, torch.Tensor)
+
+
+class Tensor(torch.Tensor, metaclass=_TensorType):
+    """`torch.Tensor` as rewritten functions see it."""
+
+
+FLOATS = (torch.Tensor, torch.FloatTensor, Tensor)
+WHOLE = (torch.Tensor, torch.LongTensor, Tensor)
 
 
 def is_instance(x: Any, classes: Any) -> bool:
@@ -253,6 +271,7 @@ class TorchSpace:
 
     def __init__(self, cells: Cells) -> None:
         self._cells = cells
+        self.Tensor = self.FloatTensor = Tensor
         self._zeros: dict[Any, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -318,6 +337,10 @@ class TorchSpace:
             operator_index(sizes)
         return torch.zeros(sizes, dtype=dtype, **{k: v for k, v in kw.items() if k != "device"})
 
+    def empty(self, *shape: Any, **kw: Any) -> Any:
+        """`torch.empty`."""
+        return self.zeros(*shape, **kw)
+
     def stack(self, tensors: Any, dim: int = 0, **kw: Any) -> Any:
         """`torch.stack`."""
         return (
@@ -328,7 +351,7 @@ class TorchSpace:
 
     def cat(self, tensors: Any, dim: int = 0, **kw: Any) -> Any:
         """`torch.cat`."""
-        dim = kw.pop("axis", dim)
+        dim = operator.index(kw.pop("axis", dim))
         if isinstance(tensors, TracedList):
             return tensors.cat(dim)
         tensors = _listed(tensors)
@@ -354,6 +377,8 @@ class TracedSpace(TorchSpace):
         if any(type(s) is not int for s in sizes):
             operator_index(sizes)
             raise CannotTrace("zeros of a size that is not known")
+        if sum(s != 1 for s in sizes) > 1:  # a matrix, whose rows may be written later
+            return Traced(self._trace(), Number(0.0), sizes)
         return self._trace().input(sizes, ("zeros", sizes))
 
     def zeros_like(self, x: Any, **kw: Any) -> Any:

@@ -251,6 +251,8 @@ DECIDING = {
 }  # fmt: skip
 # What PyTorch's operations mean in cells, by their names.
 MEANINGS: dict[str, Callable[..., Any]] = {}
+# Those whose results share memory with their first argument.
+VIEWING: set[str] = set()
 
 
 def means(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -275,6 +277,7 @@ def views(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             return found
 
         MEANINGS.update(dict.fromkeys(names, view))
+        VIEWING.update(names)
         return function
 
     return note

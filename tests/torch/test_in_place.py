@@ -1,0 +1,218 @@
+"""What is written in place: where others see it, they do, or the model is refused with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from abw.core.base.errors import AbwError  # noqa: E402
+from abw.torch import batch  # noqa: E402
+
+ROWS = 3
+
+
+class Model(torch.nn.Module):  # type: ignore[name-defined]
+    """What the cases are methods of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.l = torch.nn.Linear(4, 4)
+
+
+def bumped(v: Any) -> None:
+    v.add_(1)
+
+
+def alias(self: Any, x: Any) -> Any:
+    a = self.l(x)
+    b = a
+    b += 1
+    return a * 1
+
+
+def rows_by_number(self: Any, x: Any) -> Any:
+    h = torch.zeros(ROWS, 4)
+    for i in range(ROWS):
+        h[i] = self.l(x) if i == 0 else self.l(h[i - 1])
+    return h.sum(0)
+
+
+def rows_twice(self: Any, x: Any) -> Any:
+    h = torch.zeros(ROWS, 4)
+    for i in range(ROWS):
+        h[i] = h[i] + self.l(x)
+        h[i] += 1
+    return h.sum(0)
+
+
+def rows_of_undefined(self: Any, x: Any) -> Any:
+    h, g = torch.Tensor(ROWS, 4), torch.empty(ROWS, 4)
+    for i in range(ROWS):
+        h[i], g[i] = self.l(x), x
+    return h.sum(0) - g.sum(0)
+
+
+def rows_of_new(self: Any, x: Any) -> Any:
+    h = self.l(x).new(ROWS, 4).fill_(0.0)
+    for i in range(ROWS):
+        h[i] = self.l(x)
+    return h.sum(0)
+
+
+def row_seen_before(self: Any, x: Any) -> Any:
+    h = torch.zeros(ROWS, 4)
+    seen = []
+    for i in range(ROWS):
+        y = h[i]
+        h[i] = self.l(x)
+        seen.append(y)
+    return seen[0] + seen[1] * seen[2]
+
+
+def row_seen_after(self: Any, x: Any) -> Any:
+    h = torch.zeros(ROWS, 4)
+    h[0] = self.l(x)
+    y = h[0]
+    y += 1
+    return h.sum(0)
+
+
+def rows_listed(self: Any, x: Any) -> Any:
+    h = torch.zeros(2, 4)
+    rows = list(h)
+    h[1] = self.l(x)
+    return rows[1] * 1
+
+
+def clone_of_rows(self: Any, x: Any) -> Any:
+    h = torch.zeros(2, 4)
+    h[1] = self.l(x)
+    s = h.clone()
+    h[0] = self.l(x) * 2
+    return s.sum(0)
+
+
+def clone(self: Any, x: Any) -> Any:
+    a = self.l(x)
+    y = a.clone()
+    for _ in range(1):
+        y += 1
+    return a + y * 2
+
+
+def whole_stack(self: Any, x: Any) -> Any:
+    h = torch.zeros(ROWS, 4)
+    h[0] = self.l(x)
+    g = h
+    h += 1
+    return g.sum(0)
+
+
+def joined_then_written(self: Any, x: Any) -> Any:
+    a = self.l(x)
+    c = torch.cat([a, x])
+    a += 1
+    return c * 1
+
+
+def stacked_then_written(self: Any, x: Any) -> Any:
+    a = self.l(x)
+    s = torch.stack([a, self.l(a)])
+    a += 1
+    return s.sum(0)
+
+
+def zeros_apart(self: Any, x: Any) -> Any:
+    z, w = torch.zeros(1, 4), torch.zeros(1, 4)
+    v = z.view(4)
+    for _ in range(2):
+        w += self.l(x)
+    return v + w[0]
+
+
+def helper_writes(self: Any, x: Any) -> Any:
+    a = self.l(x)
+    bumped(a)
+    return a * 2
+
+
+def view_then_written(self: Any, x: Any) -> Any:
+    a = self.l(x)
+    v = a.view(2, 2)
+    bumped(a)
+    return v.sum(1)
+
+
+def part_written(self: Any, x: Any) -> Any:
+    a = self.l(x)
+    c = a[:2]
+    for _ in range(2):
+        c += 1
+    return a * 1
+
+
+def element_written(self: Any, x: Any) -> Any:
+    a = self.l(x)
+    for i in range(3):
+        y = a[i]
+        y += 1
+    return a * 1
+
+
+def unbound_written(self: Any, x: Any) -> Any:
+    a = self.l(x)
+    s = torch.stack([a, a])
+    v = s.unbind(0)[0]
+    v.mul_(2)
+    return s.sum(0)
+
+
+def instance_written(self: Any, x: Any) -> Any:
+    x += 1
+    return self.l(x)
+
+
+RIGHT = [
+    alias, rows_by_number, rows_twice, rows_of_undefined, rows_of_new, row_seen_before, row_seen_after,
+    rows_listed, clone_of_rows, clone, whole_stack, joined_then_written, stacked_then_written, zeros_apart,
+    helper_writes,
+]  # fmt: skip
+REFUSED = [element_written, view_then_written, part_written, unbound_written, instance_written]
+
+
+def made(forward: Callable[..., Any]) -> tuple[Any, list[Any]]:
+    torch.manual_seed(0)
+    model = type(forward.__name__, (Model,), {"forward": forward})()
+    return model, [torch.randn(4) for _ in range(3)]
+
+
+@pytest.mark.parametrize("forward", RIGHT, ids=lambda f: f.__name__)
+def test_what_is_written_is_seen_as_by_pytorch(forward: Callable[..., Any]) -> None:
+    model, instances = made(forward)
+    with torch.no_grad():
+        wanted = [model(x) for x in instances]
+        for found, right in zip(batch(model)(instances), wanted, strict=True):
+            assert torch.allclose(found, right, atol=1e-6)
+
+
+@pytest.mark.parametrize("forward", REFUSED, ids=lambda f: f.__name__)
+def test_what_others_would_see_is_refused(forward: Callable[..., Any]) -> None:
+    model, instances = made(forward)
+    with torch.no_grad(), pytest.raises(AbwError, match="in place"):
+        batch(model)(instances)
+
+
+def test_a_list_is_wanted_for_each_argument() -> None:
+    class Pairs(Model):
+        def forward(self, x: Any, y: Any) -> Any:
+            return self.l(x) + y
+
+    pairs = [(torch.ones(4), torch.ones(4))] * 2
+    model = Pairs()
+    with pytest.raises(AbwError, match=r"Pairs.forward\(x: .*y: .* was given 1 of its arguments"):
+        batch(model)(pairs)
+    assert torch.equal(batch(model)(*zip(*pairs, strict=True))[0], model(*pairs[0]))
