@@ -343,7 +343,7 @@ class Outliner(Forms):
 
     def _origins_of(self, names: set[str]) -> set[str]:
         found: set[str] = set().union(names, *(self._origins.get(name, ()) for name in names))
-        return found - {self.me} - self.globals.keys()
+        return {name for name in found if name != self.me and name not in self.globals}
 
     def _region(self, run: list[Any]) -> list[Any]:
         """Statements as a region's call, without those at its ends that compute nothing."""
