@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,9 @@ from abw.core.program.recording.values import BITS
 from abw.core.program.running.runner import BatchRunner
 from abw.torch.recording.cells import Cells
 
+DECIDES = (
+    "Decisions are those taken for these instances: for others the model runs with abw.torch, as a program"
+)
 VARIABLE = re.compile(r"%(\d+)")
 
 
@@ -31,17 +35,20 @@ class Exported:
     """Mini-batches as lines of JSON, and what their nodes read.
 
     `feeds`: of each kind of vertex and input, the sources that were met, as a spec writes them.
-    `sizes`: those of vertices that only pass a value on, by what they are for ("item", "result").
+    `decides`: whether programs waited for decisions. `sizes`: those of vertices that only pass a value on, by
+    what they are for ("item", "result").
     """
 
     cells: Cells
     lines: list[str] = field(default_factory=list)
     types: set[int] = field(default_factory=set)
     feeds: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
+    decides: bool = False
     sizes: dict[str, set[int]] = field(default_factory=lambda: {"item": set(), "result": set()})
 
     def add(self, runner: BatchRunner, segment: Segment, results: list[list[tuple[int, int]]]) -> None:
         """Note a mini-batch: everything recorded, and the handles and sizes that each instance returns."""
+        self.decides |= runner.rounds > 0
         own: dict[int, list[int]] = {}
         for v, instance in enumerate(segment.instance.tolist()):
             own.setdefault(instance, []).append(v)
@@ -139,6 +146,9 @@ def _spec(exported: Exported, name: str) -> tuple[str, dict[str, Any]]:
     arrays = cells.arrays()
     tensors: dict[str, Any] = {}
     lines = ["# Made by abw.torch: a type for each cell of a PyTorch model, a vertex for each node."]
+    if exported.decides:
+        lines.append(f"# {DECIDES}")
+        warnings.warn(DECIDES, stacklevel=4)
     lines += [f"model: {name}", "dims: {}", "data: {format: json, path: instances.jsonl, batch: 64}"]
     read = {source.split("[")[0] for feeds in exported.feeds.values() for source in feeds}
     maps = []
@@ -167,7 +177,7 @@ def _spec(exported: Exported, name: str) -> tuple[str, dict[str, Any]]:
             body.append(f'  cell{t}: {{per: cell{t}, {node_type.reduction}: {{y0: "cell{t}_list.y"}}}}')
             continue
         assert node_type.cell is not None
-        defined += _cell(f"cell{t}", node_type.cell)
+        defined += _cell(f"cell{t}", node_type.cell, cells.origins.get(t, ""))
         own_maps, shared = [], []
         for p, number in zip(node_type.cell.params, node_type.params, strict=True):
             if number in written:
@@ -192,8 +202,8 @@ def _spec(exported: Exported, name: str) -> tuple[str, dict[str, Any]]:
     return "\n".join(lines) + "\n", tensors
 
 
-def _cell(name: str, cell: Cell) -> Iterator[str]:
-    yield f"  {name}:"
+def _cell(name: str, cell: Cell, where: str) -> Iterator[str]:
+    yield f"  {name}:" + (f"  # {where}" if where else "")
     yield f"    inputs: {{{', '.join(f'{p.name}: {_shape(p.shape)}' for p in cell.inputs)}}}"
     if cell.params:
         yield f"    params: {{{', '.join(f'{p.name}: {_shape(p.shape)}' for p in cell.params)}}}"

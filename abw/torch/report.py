@@ -13,6 +13,8 @@ def report(cells: Cells, rewriter: Rewriter, more: list[str]) -> str:
     lines = [f"{number_of(len(cells.library.types), 'cell')}; rewritten {number_of(rewriter.times, 'time')}"]
     for region in cells.regions:
         lines += [f"  {region.name}: {'; '.join(map(_said, steps))}" for steps in region.steps if steps]
+        own = [f"cell{n}" for n, name in cells.origins.items() if name == region.name]
+        lines += [f"    in {', '.join(own)}"] if own and any(region.steps) else []
         if region.why:
             lines.append(f"  {region.name}: one operation at a time: {region.why}")
     lines += [f"  {name} is not rewritten: {why}" for name, why in rewriter.unwritten.items()]

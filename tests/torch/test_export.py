@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -29,7 +31,15 @@ def by_size(outputs, scalars):
 @pytest.mark.parametrize("name", FIVE)
 def test_an_exported_model_gives_what_the_model_gives(name, tmp_path):
     model, columns = five(name)
-    path = batch(model.eval(), batch=4).export(tmp_path, *columns)
+    said = pytest.warns(UserWarning, match="Decisions are those") if name == "parser" else nullcontext()
+    fast = batch(model.eval(), batch=4)
+    with said:
+        path = fast.export(tmp_path, *columns)
+    text, report = path.read_text(), fast.report()
+    assert ("# Decisions are those" in text) == (name == "parser")
+    # cells are named by the lines that they come from, as in the report
+    assert re.search(r"cell\d+:  # \w+.*, line \d+\n", text)
+    assert {f"cell{n}" for n in re.findall(r"  cell(\d+):  #", text)} <= set(re.findall(r"cell\d+", report))
     with torch.no_grad():
         wanted = by_size([model(*item) for item in zip(*columns, strict=True)], name == "plans")
     lines = (tmp_path / "instances.jsonl").read_text().splitlines()

@@ -109,6 +109,7 @@ class Cells:
         # What others may share the memory of: values by handles; zeros, which have one in common, by ids.
         self._shared: set[int] = set()
         self._shared_zeros: dict[int, Any] = {}
+        self.origins: dict[int, str] = {}  # of types: the names of the first regions
         self.seen_elements: dict[Any, set[int]] = {}
         self.ops: dict[Any, Any] = {}
         # x[i] by the class of x and i

@@ -219,6 +219,7 @@ class _Writer:
     def _stage(self, step: Any, logical: dict[int, Any]) -> None:
         cells = self.cells
         number = cells.type_of(step.cell, [self.trace.leaves[p].what for p in step.params])
+        cells.origins.setdefault(number, self.region.name)
         made = []
         for v, port in zip(step.gives, step.cell.output_ports, strict=True):
             shape = logical[v] if not step.row and v in logical else port.shape
