@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, DataError, Problem, Span
@@ -181,8 +182,8 @@ def _instances(taken: _Taken, schema: Schema, path: Path) -> Instances:
         item = schema.fields[name]
         vertex, _, _, begin, end = _of(columns.value, 1, columns.fields, name)
         if item.size:
-            rows = columns.number[begin[:, None] + np.arange(item.size)].astype(np.float32)
-            values[name] = Values(position[vertex], rows)
+            runs = as_strided(columns.number, (len(columns.number), item.size), (8, 8), writeable=False)
+            values[name] = Values(position[vertex], runs[begin].astype(np.float32))
             continue
         fields[name] = np.full(count, -1, np.int32)
         if item.text:
@@ -206,7 +207,7 @@ def _of(table: Ints, row: int, names: Sequence[str], name: str) -> Ints:
     """The columns of a table that belong to a name."""
     if name not in names:
         return table[:, :0]
-    return table if len(names) == 1 else table[:, table[row] == names.index(name)]
+    return table if len(names) == 1 else table.take(np.flatnonzero(table[row] == names.index(name)), 1)
 
 
 def _sizes(form: Ints, begin: Ints, end: Ints) -> Ints:
