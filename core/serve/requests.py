@@ -95,7 +95,7 @@ def of_tensors(body: bytes, json_bytes: int | None, model: str) -> Request:
         inputs = said["inputs"]
         (given,) = inputs
         if given["datatype"] != "BYTES":
-            raise BodyError(400, f"the input is of datatype {given['datatype']}: instances are texts, BYTES")
+            raise BodyError(400, f"the input has datatype {given['datatype']}; instances are BYTES")
         parameters = given.get("parameters") or {}
         if (size := parameters.get("binary_data_size")) is not None:
             texts = _elements(body[json_bytes or len(body) :][: int(size)])
@@ -121,7 +121,7 @@ def of_tensors(body: bytes, json_bytes: int | None, model: str) -> Request:
         message = 'not {"inputs": [{"name", "shape", "datatype": "BYTES", "data"}]}, with one input'
         raise BodyError(400, f"{message} ({type(error).__name__}: {error})") from None
     if count != len(texts):
-        raise BodyError(400, f"shape {given['shape']} is not that of {len(texts)} elements")
+        raise BodyError(400, f"shape {given['shape']} does not match {len(texts)} elements")
     if not texts:
         raise BodyError(422, "there are no instances")
     return Request(TENSORS, json, texts, range(len(texts)), asked)
@@ -165,5 +165,5 @@ def _flat(data: Any) -> list[str]:  # noqa: ANN401 (what JSON holds)
 
 def _text(item: Any) -> str:  # noqa: ANN401 (what JSON holds)
     if not isinstance(item, str):
-        raise TypeError(f"{str(item)[:40]} is no text")
+        raise TypeError(f"{str(item)[:40]} is not a text")
     return item

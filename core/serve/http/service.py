@@ -246,7 +246,7 @@ class Service:
         model = self.find(name)
         try:
             if self.draining:
-                raise BodyError(503, "the server is ending")
+                raise BodyError(503, "the server is shutting down")
             if model is None and "" not in self.names:
                 raise BodyError(404, self._unknown(name))
             if model is None or model.about is None:
@@ -258,7 +258,7 @@ class Service:
                 raise self._full(model)
             request = parse(model, model.about)
             if len(request) > self.limits.queue:
-                raise BodyError(413, f"{len(request)} instances: {self.limits.queue} may wait at once")
+                raise BodyError(413, f"{len(request)} instances; at most {self.limits.queue} may wait")
             asked = Inference(self, model, exchange, request, kind)
             try:
                 model.put(asked.waiting)
@@ -274,7 +274,7 @@ class Service:
 
     def _full(self, model: Dispatcher) -> BodyError:
         waiting = model.queue.small if model.queue.full else model.queue.instances
-        return BodyError(429, f"{waiting} instances wait, {model.queue.room} may")
+        return BodyError(429, f"{waiting} instances are waiting; at most {model.queue.room} may")
 
     def close(self, asked: Inference) -> None:
         """Run nothing more for a request."""
@@ -303,7 +303,7 @@ class Service:
                 break
             late.append(asked)
         for asked in late:
-            asked.refuse(BodyError(504, f"not done within {self.timeout:g} s"))
+            asked.refuse(BodyError(504, f"no answer within {self.timeout:g} s"))
 
     # Everything else.
 

@@ -92,7 +92,7 @@ def test_a_refusal_is_the_same_however_the_request_is_parsed(tmp_path: Path) -> 
                     await asyncio.sleep(0.02)
                 said = [await answer() for _ in range(sum(map(len, sent)) // len(plain))]
                 assert said[0].startswith(b"HTTP/1.1 429 ") and b"retry-after: 1" in said[0]
-                assert b'{"error":{"message":"2 instances wait, 2 may"}}' in said[0]
+                assert b'{"error":{"message":"2 instances are waiting; at most 2 may"}}' in said[0]
                 assert len(set(said)) == 1
             assert await server.metric('abw_requests_total{status="429"}') == 8
             assert await server.metric('abw_request_seconds_count{model="stub",result="refused"}') == 8
