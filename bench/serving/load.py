@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Sequence
-from itertools import count
+from itertools import count, cycle, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,12 +77,14 @@ class Client:
     def __init__(self, file: Path) -> None:
         self.bodies = file.read_bytes().splitlines()
 
-    def load(self, port: int, connections: int, seconds: float) -> dict[str, float]:
-        """Each connection asks again as soon as it is answered.
+    def load(self, port: int, connections: int, seconds: float, size: int = 1) -> dict[str, float]:
+        """Each connection asks again, for `size` instances, as soon as it is answered.
 
         Requests, failed ones, requests a second, seconds of the median and of the slowest hundredth.
         """
-        found = _run(closed_loop(port, self.bodies, connections, seconds))
+        lines = cycle(self.bodies)
+        bodies = [b"\n".join(islice(lines, size)) for _ in self.bodies[: len(self.bodies) // size + 1]]
+        found = _run(closed_loop(port, bodies, connections, seconds))
         took = sorted(seconds for several in found.values() for seconds in several)
         count = len(took)
         failed = count - len(found[200])

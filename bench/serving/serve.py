@@ -38,6 +38,10 @@ ENGINES = {"batched across requests": 64, "one at a time": 1}
 # With --overload: multiples of what the server can answer, and how many connections the requests have.
 FACTORS = (1, 2, 4)
 CONNECTIONS = 2500
+# With --beside: how many clients have single instances; the instances of the others' requests, and how many
+# seconds these begin before.
+SINGLES = (1, 8, 64)
+LARGE, LEAD = 500, 0.3
 
 
 def serve(
@@ -53,12 +57,16 @@ def serve(
     overload: Annotated[
         bool, typer.Option("--overload", help="Offer one, two and four times what the server can answer.")
     ] = False,
+    beside: Annotated[
+        bool, typer.Option("--beside", help="Measure single instances beside requests of 500.")
+    ] = False,
 ) -> Rows:
     """Serve a tree LSTM over HTTP: batched across requests, and one at a time.
 
     Each request is a tree of the data, sent when the last one on its connection is answered; medians of
     interleaved runs. With --overload, requests come at a fixed rate instead, with the default timeout of a
-    second. Needs the extra `serve` and Linux's /proc.
+    second; with --beside, single instances come beside two clients with requests of 500. Needs the extra
+    `serve` and Linux's /proc.
     """
     for package in ("httptools", "uvloop"):
         if find_spec(package) is None:
@@ -66,6 +74,9 @@ def serve(
     trees, spec = data / "trees" / "train.txt", specs / "treelstm.yaml"
     if overload:
         yield from _overloaded(spec, trees, hidden, connections, seconds)
+        return
+    if beside:
+        yield from _beside(spec, trees, hidden, seconds, runs)
         return
     found: dict[str, list[dict[str, float]]] = {name: [] for name in ENGINES}
     with closing(Apart(Client, trees, seconds=600.0)) as client:
@@ -95,6 +106,26 @@ def serve(
     for name, several in found.items():
         figures = {key: median(run[key] for run in several) for key in several[0]}
         yield Row("", engine=name, **{**figures, "failed": sum(run["failed"] for run in several)})
+
+
+def _beside(spec: Path, trees: Path, hidden: int, seconds: float, runs: int) -> Rows:
+    """Clients with single instances, without two others with large requests and beside them."""
+    with (
+        closing(Apart(Client, trees, seconds=600.0)) as client,
+        closing(Apart(Client, trees, seconds=600.0)) as large,
+        _serving(spec, trees, hidden) as server,
+    ):
+        for singles in SINGLES:
+            alone, together = [], []
+            for _ in range(runs):
+                alone.append(client.call("load", server.port, singles, seconds)["p50"])
+                large.start("load", server.port, 2, 2 * LEAD + seconds, LARGE)
+                time.sleep(LEAD)
+                together.append(client.call("load", server.port, singles, seconds)["p50"])
+                large.wait()
+            ratio = median(b / a for a, b in zip(alone, together, strict=True))
+            p50 = {"alone_seconds": median(alone), "beside_seconds": median(together)}
+            yield Row("beside", singles=singles, **p50, times=ratio)
 
 
 def _overloaded(spec: Path, trees: Path, hidden: int, connections: int, seconds: float) -> Rows:

@@ -27,6 +27,20 @@ def test_every_engine_answers_all(root: Path, tmp_path: Path, monkeypatch: pytes
     assert memory["requests"] >= 10
 
 
+def test_single_instances_are_measured_beside_large_requests(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from abw.bench.serving import serve as bench
+
+    monkeypatch.setenv("ABW_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(bench, "SINGLES", (2,))
+    (tmp_path / "trees").mkdir()
+    shutil.copyfile(root / "specs/data/trees.txt", tmp_path / "trees/train.txt")
+    (row,) = bench.serve(tmp_path, root / "specs", 4, 8, 0.2, 0, 1, beside=True)
+    assert not isinstance(row, str)
+    assert row["singles"] == 2 and row["alone_seconds"] > 0 and row["beside_seconds"] > 0 and row["times"] > 0
+
+
 def test_overload_is_measured(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from abw.bench.serving import serve as bench
 
