@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -34,8 +37,9 @@ def one(
     """Time a warm call from Python: a tree LSTM with one tree, as text and as tuples, on one thread.
 
     Wall time of `runs` calls for each of 100 trees, in turns, each after three warm-up calls. `ordinary` is
-    the call by graph, schedule and plan, `kernels` the execution of the same plans alone. NumPy, PyTorch and
-    TorchScript compute the same nodes one by one, from arrays of words and children.
+    the call by graph, schedule and plan, `kernels` the execution of the same plans alone, `library` a call of
+    the model as a C library through ctypes, whose outputs are not read. NumPy, PyTorch and TorchScript
+    compute the same nodes one by one, from arrays of words and children.
     """
     file = data / "trees" / "train.txt"
     model = load(specs / "treelstm.yaml", data=file, dims={"hidden": hidden}, threads=1)
@@ -45,11 +49,34 @@ def one(
         yield "PyTorch is not installed: abw alone is measured"
     else:
         torch.set_num_threads(1)
-    for count in nodes:
-        yield _row(model, file, count, runs, torch)
+    with tempfile.TemporaryDirectory() as folder:
+        answer = None
+        try:
+            answer = _library(model, Path(folder))
+        except AbwError as error:
+            yield f"no C library is measured: {error}"
+        for count in nodes:
+            yield _row(model, file, count, runs, torch, answer)
 
 
-def _row(model: LoadedModel, file: Path, nodes: int, runs: int, torch: Any) -> Row:  # noqa: ANN401
+def _library(model: LoadedModel, folder: Path) -> Callable[[bytes], object]:
+    """Build the model as a C library; returns a call with one instance. Errors: AbwError."""
+    model.build(folder / "library.so")
+    library, word, size = ctypes.CDLL(str(folder / "library.so")), ctypes.c_void_p, ctypes.c_size_t
+    library.abw_load.restype = library.abw_new_workspace.restype = word
+    library.abw_answer.argtypes = [word, ctypes.c_char_p, size, size]
+    space = word(library.abw_new_workspace(word(library.abw_load(None, None))))
+    return lambda text: library.abw_answer(space, text, len(text), 1)
+
+
+def _row(
+    model: LoadedModel,
+    file: Path,
+    nodes: int,
+    runs: int,
+    torch: Any,  # noqa: ANN401
+    answer: Callable[[bytes], object] | None,
+) -> Row:
     with file.open() as lines:
         trees = list(islice((line.rstrip("\n") for line in lines if line.count("(") == nodes), TREES))
     if not trees:
@@ -65,6 +92,8 @@ def _row(model: LoadedModel, file: Path, nodes: int, runs: int, torch: Any) -> R
             f"ordinary {i}": partial(model, instances),
             f"kernels {i}": partial(model.run, model.plan(graph)),
         }
+        if answer:
+            work[f"library {i}"] = partial(answer, tree.encode())
         if torch:
             given = Trees(torch, model.network, model.params, graph, instances)
             work[f"numpy {i}"], work[f"torch {i}"] = by_numpy(given), by_torch(given)
@@ -73,7 +102,7 @@ def _row(model: LoadedModel, file: Path, nodes: int, runs: int, torch: Any) -> R
     for name, found in rounds(work, runs + 1, time.perf_counter, warming=3).items():
         taken.setdefault(name.split()[0], []).extend(found[1:])
     tenths = quantiles(taken["text"], n=10, method="inclusive")
-    others = taken.keys() & {"numpy", "torch", "script"}
+    others = taken.keys() & {"library", "numpy", "torch", "script"}
     return Row(
         "",
         nodes=nodes,

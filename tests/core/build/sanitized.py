@@ -31,6 +31,7 @@ def watched(folder: Path, module: llvm.ModuleRef, target: Target) -> bytes:
     text = re.sub(r"(?m)^(define .*)\{$", r"\1sanitize_address {", str(module))
     # words of the IR that this compiler does not know yet, and that change no meaning
     text = re.sub(r" ((?:captures|memory)\([^)]*\)|samesign|nusw|nocreateundeforpoison)(?=[ ,)])", "", text)
+    text = re.sub(r"(?m)^.*@llvm\.lifetime\..*$", "", text)  # which have other arguments there
     # to this compiler the alignment of masked loads and stores is an argument
     masked = r"@llvm\.masked\.[\w.]+\([^\n]*?\bptr>?"
     text = re.sub(rf"(call [^@\n]*{masked}) align (\d+)( [^,\n]+),", r"\1\3, i32 \2,", text)

@@ -64,14 +64,26 @@ def mutated(lines: list[str], rng: np.random.Generator) -> bytes:
                 text[at:at] = text[at : at + int(rng.integers(1, 30))]
             case 3:
                 text[at:at] = rng.choice(
-                    [b"(", b")", b"\n", b" ", b"\t", b"9999999999", b"\xff", b"\0", b"\r"]
+                    [
+                        b"(",
+                        b")",
+                        b"\xe2\x82",
+                        b"\xc3",
+                        b"\n",
+                        b" ",
+                        b"\t",
+                        b"9999999999",
+                        b"\xff",
+                        b"\0",
+                        b"\r",
+                    ]
                 )
             case 4:
                 text = text[:at] or text
     return bytes(text)
 
 
-SPECS = "treelstm", "lattice", "bilstm"
+SPECS = "treelstm", "lattice", "bilstm", "words"
 
 
 @pytest.fixture(scope="module")
