@@ -276,12 +276,16 @@ class Batched:
         The folder gets model.yaml (a type for each cell), instances.jsonl (a vertex for each node) and
         weights.safetensors; no PyTorch is needed to run it. Decisions are those taken now. Errors: AbwError.
         """
-        for first in (True, False):  # what the first mini-batches learn is known to the second run
-            with torch.no_grad():
-                self._check_model()
-                self._exported = None if first else Exported(self._cells)
-                self(*columns)
-        made, self._exported = self._exported, None
+        self._check_model()
+        self._cells.exports = self._rewriter.again = True  # a spec has no attention among what is recorded
+        try:
+            for first in (True, False):  # what the first mini-batches learn is known to the second run
+                with torch.no_grad():
+                    self._exported = None if first else Exported(self._cells)
+                    self(*columns)
+        finally:
+            made, self._exported = self._exported, None
+            self._cells.exports, self._rewriter.again = False, True
         assert made is not None
         return write(made, Path(folder), name)
 

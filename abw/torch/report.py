@@ -24,5 +24,6 @@ def report(cells: Cells, rewriter: Rewriter, more: list[str]) -> str:
 
 def _said(step: Step) -> str:
     if isinstance(step, Reduction):
-        return f"{step.how} of a list"
+        heads = step.how.removeprefix("attend ")
+        return f"{step.how} of a list" if heads == step.how else f"attention, {number_of(int(heads), 'head')}"
     return f"{'for each row ' if step.row else ''}{number_of(len(step.cell.ops), 'operation')}"

@@ -158,6 +158,20 @@ class PlanCost(nn.Module):
         return output[0], torch.stack(self.times)
 
 
+class SentenceEncoder(nn.Module):
+    """Self-attention over the words of a sentence of any length, and their mean."""
+
+    def __init__(self, words, hidden, classes=5):
+        super().__init__()
+        self.embed = nn.Embedding(words, hidden)
+        self.layer = nn.TransformerEncoderLayer(hidden, 4, 2 * hidden, 0.0, batch_first=True)
+        self.out = nn.Linear(hidden, classes)
+
+    def forward(self, sentence):
+        x = self.layer(self.embed(torch.tensor(sentence)).unsqueeze(0))
+        return self.out(x.mean(1))
+
+
 SHIFT, LEFT, RIGHT = range(3)
 
 
@@ -310,6 +324,8 @@ def of_data(name: str, data: Path, hidden: int, count: int) -> tuple[Any, tuple[
         items, words, chars = spelt(text)
         return CharTagger(words, chars, hidden), (items,)
     sentences, words = numbered(text)
+    if name == "self-attention":
+        return SentenceEncoder(words, hidden).eval(), (sentences,)
     if name == "child-sum tree LSTM":
         columns = [heads(len(one), rng) for one in sentences], [torch.tensor(one) for one in sentences]
         return ChildSumTreeLSTM(words, hidden, hidden), columns
@@ -317,5 +333,6 @@ def of_data(name: str, data: Path, hidden: int, count: int) -> tuple[Any, tuple[
 
 
 NAMES = (
-    "binary tree LSTM", "child-sum tree LSTM", "tagger with characters", "query plans", "shift-reduce parser"
+    "binary tree LSTM", "child-sum tree LSTM", "tagger with characters", "query plans", "shift-reduce parser",
+    "self-attention",
 )  # fmt: skip

@@ -276,6 +276,8 @@ def guard(kinds: Kinds, x: Any, path: Any, e: str, note: Any, looks: bool) -> An
         if not looks:
             tests.append(f"{e}.rows[0].__class__ is {note('class', type(x.rows[0]))}")
         return tests, [f"{e}.rows"]
+    if cls is Ints and len(x.items) > 1 and len(x.shape_) == 1 and path not in kinds.fixed:
+        return [f"{e}.__class__ is Ints and len({e}.items) > 1 and len({e}.shape_) == 1"], [f"{e}.items"]
     if cls is Ints and len(x.items) == 1:
         return [f"{e}.__class__ is Ints and {e}.shape_ == {x.shape_!r} and len({e}.items) == 1"], [
             f"{e}.items[0]"

@@ -19,7 +19,7 @@ from abw.core.exec.params import Params
 from abw.core.exec.registry import executor_of
 from abw.core.ir.cell import Cell, Op, Param, Port
 from abw.core.ir.libraries import library_of, with_reduction, with_type
-from abw.core.ir.model import Library, Table
+from abw.core.ir.model import Attention, Library, Table
 from abw.core.ir.network import Constant
 from abw.core.policy.registry import get_policy
 from abw.core.program.network import constants_of, shapes_of
@@ -100,7 +100,7 @@ class Cells:
         """
         self.model, self._one = model, one
         self.names = {id(p): n for n, p in (*model.named_parameters(), *model.named_buffers())}
-        self.stale = False
+        self.stale = self.exports = False
         self.traces: list[Any] = []
         self.params: list[torch.Tensor] = []
         self.tables: list[torch.Tensor] = []
@@ -225,6 +225,35 @@ class Cells:
         made = Reduced(how, self._reductions[key], cls, cls, cls.kind_)
         call = self.session.recorder.callable_reduction(made, others)
         return call
+
+    def attention(self, heads: int, cls: Any, key_class: Any) -> Callable[..., list[Any]]:
+        """The function that records attention over lists of values and keys, by each of several queries."""
+        sizes = (cls._size,), (key_class._size,), (key_class._size,)
+        kind = Attention(heads, scaled=False)
+        if (kind, sizes) not in self._reductions:
+            self._reductions[kind, sizes] = len(self.library.types)
+            self._extend(with_reduction(self.library, kind, sizes))
+        number, recorder = self._reductions[kind, sizes], self.session.recorder
+
+        def attend(values: Any, keys: Any, queries: Any) -> list[Any]:
+            n = len(values)
+            if len(keys) != n:
+                raise CannotTrace(f"attention over {n} values with {len(keys)} keys")
+            lists = [[x.ref for x in xs] for xs in (values, keys, queries)]  # their kinds are checked later
+            made = [cls() for _ in queries]
+            if n == 1:
+                refs: Iterable[int] = lists[0] * len(made)
+            else:
+                rows = np.empty((len(made), 1 + 3 * n), np.int64)
+                rows[:, 0], rows[:, 1 : 1 + 2 * n] = n, lists[0] + lists[1]
+                rows[:, 1 + 2 * n :] = np.array(lists[2])[:, None]
+                first = recorder.nodes(number, rows) + cls.kind_
+                refs = range(first, first + recorder.step * len(made), recorder.step)
+            for one, ref in zip(made, refs, strict=True):
+                one.ref = ref
+            return made
+
+        return attend
 
     def callee(
         self, number: int, inputs: Sequence[Any], outputs: Sequence[Any], refuse: Callable[..., Any]

@@ -132,7 +132,7 @@ class Region:
         if len(self._variants) >= (MOST_OPERATIONS if self.one else MOST_VARIANTS):
             return self._fail(CannotTrace("it is called with too many kinds of arguments"))
         for _ in range(16):
-            trace = Trace(self.cells.names)
+            trace = Trace(self.cells.names, not self.cells.exports)
             key = self._key(args, [])
             self.cells.traces.append(trace)
             try:

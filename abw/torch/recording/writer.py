@@ -16,7 +16,7 @@ from abw.torch.recording.standins import Concat, Ints, Stack
 from abw.torch.tracing.products import MaxPair
 from abw.torch.tracing.stages import Reduction, Step, stages
 from abw.torch.tracing.symbols import CannotTrace, Index, K, NeedsFixed, numel
-from abw.torch.tracing.trace import FIRST, Indices, Trace, Traced, TracedList
+from abw.torch.tracing.trace import FIRST, Indices, Scores, Trace, Traced, TracedList
 
 Function = Callable[..., Any]
 
@@ -78,7 +78,7 @@ class _Writer:
             output.v = self.trace.value(output)
         steps = stages(self.trace, [output for output in self.outputs if output.v.number >= FIRST])
         logical = {o.v.number: tuple(o.shape_) for o in reversed(self.outputs) if K not in o.shape_}
-        reads = {v for s in steps for v in ([s.source] if isinstance(s, Reduction) else s.reads) if v < FIRST}
+        reads = {v for s in steps for v in (s.sources if isinstance(s, Reduction) else s.reads) if v < FIRST}
         self._leaves(reads, logical)
         for step in steps:
             if isinstance(step, Reduction):
@@ -142,6 +142,8 @@ class _Writer:
             if len(slots) != 1:
                 raise NeedsFixed("the length of one of several lists is returned")
             return ("length", slots.pop())
+        if isinstance(x, Scores):
+            raise NeedsFixed("the products of all pairs of a list are returned")
         if has_values(x):
             raise CannotTrace("a tensor from outside of this stretch of code is returned")
         return ("constant", x)
@@ -210,11 +212,17 @@ class _Writer:
         )
 
     def _reduction(self, step: Reduction) -> None:
-        cls = self.classes[step.source]
-        reducer = self.note("reduce", self.cells.reduction(step.how, cls))
-        name = f"v{step.target}"
-        self.lines.append(f"{name} = {reducer}({self.name[step.source]})")
-        self.name[step.target], self.row[step.target], self.classes[step.target] = name, False, cls
+        cls, name = self.classes[step.sources[0]], f"v{step.target}"
+        if len(step.sources) == 1:
+            made = self.cells.reduction(step.how, cls)
+        else:
+            made = self.cells.attention(int(step.how.split()[1]), cls, self.classes[step.sources[1]])
+        given = [self.name[source] for source in step.sources]
+        if len(given) > 1 and not step.row:
+            given[-1] = f"[{given[-1]}]"
+        call = f"{self.note('reduce', made)}({', '.join(given)})"
+        self.lines.append(f"{name} = {call}" + ("[0]" if len(given) > 1 and not step.row else ""))
+        self.name[step.target], self.row[step.target], self.classes[step.target] = name, step.row, cls
 
     def _stage(self, step: Any, logical: dict[int, Any]) -> None:
         cells = self.cells

@@ -281,6 +281,8 @@ class TorchSpace:
         self, data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **kw: Any
     ) -> Any:
         """`torch.tensor`."""
+        if type(data) is list and dtype in (None, torch.int64) and {*map(type, data)} == {int}:
+            return Ints(data[:], (len(data),))
         index = first_index(data)
         if index is not None:
             shape: list[int] = []

@@ -13,7 +13,7 @@ from abw.torch.tracing.operations import LEAST, elementwise
 from abw.torch.tracing.products import linear, matmul, mean, norm, softmax
 from abw.torch.tracing.shaping import around, cat, fixed, narrow, reshaped, transpose, unbind, unsqueeze, view
 from abw.torch.tracing.symbols import CannotTrace, K, NeedsFixed, core
-from abw.torch.tracing.trace import Indices, Traced, means, trace_of, traced
+from abw.torch.tracing.trace import Indices, Scores, Traced, means, trace_of, traced
 
 
 @means("bilinear")
@@ -191,18 +191,27 @@ def _multi_head_attention(
     """`nn.MultiheadAttention` of one sequence: (L, 1, E) or (L, E). Errors: CannotTrace."""
     if use_separate_proj_weight or bias_k is not None or add_zero_attn or (training and dropout_p):
         raise CannotTrace("attention with biases of keys, projections of several sizes or dropout")
-    if K in query.shape_ or K in key.shape_:
+    unknown = K in query.shape_ or K in key.shape_
+    if unknown and (
+        query.shape_[0] is not key.shape_[0] or attn_mask is not None or key_padding_mask is not None
+    ):
         raise NeedsFixed("attention over a list of unknown length")
     rows = [traced(query.trace, one) for one in (query, key, value)]
     if any(len(one.shape_) == 3 and one.shape_[1] != 1 for one in rows):
         raise CannotTrace("attention of several sequences")
-    rows = [reshaped(one, (one.shape_[0], one.shape_[-1])) for one in rows]
+    rows = [Traced(one.trace, one.v, (one.shape_[0], one.shape_[-1])) for one in rows]
     weight, bias = (
         [None] * 3 if one is None else traced(query.trace, one).chunk(3, 0)
         for one in (in_proj_weight, in_proj_bias)
     )
     given = [linear(*three) for three in zip(rows, weight, bias, strict=True)]
     size, (long, wide) = embed_dim // num_heads, (rows[0].shape_[0], rows[1].shape_[0])
+    if unknown:
+        q, k, v = given[0] * (1 / math.sqrt(size)), *given[1:]
+        made = Traced(q.trace, q.trace.attend(num_heads, q, k, v), (K, embed_dim))
+        made = linear(made, out_proj_weight, out_proj_bias)
+        made = Traced(q.trace, made.v, (*query.shape_[:-1], embed_dim))
+        return made, Scores(None, k, (K, K)) if need_weights else None
     masks = _each(query.trace, attn_mask, num_heads, (long, wide))
     hidden = _each(query.trace, key_padding_mask, num_heads, (1, wide))
     heads, weights = [], []

@@ -23,7 +23,7 @@ from abw.torch.tracing.shaping import (
     view,
 )
 from abw.torch.tracing.symbols import CannotTrace, DependsOnData, K, NeedsFixed, axis, core, dims_of
-from abw.torch.tracing.trace import Traced, means, trace_of, traced
+from abw.torch.tracing.trace import Scores, Traced, means, trace_of, traced
 
 
 def _along(x: Traced, d: int, apply: Any, keep: bool) -> Traced:
@@ -164,6 +164,8 @@ means("std")(lambda x, *args, **kwargs: _var(x, *args, **kwargs).sqrt())
 @means("softmax")
 def softmax(x, dim=None, _stacklevel=3, dtype=None):
     """`torch.softmax`, over K too."""
+    if isinstance(x, Scores):
+        return x.softmax(dim)
     d = axis(-1 if dim is None else dim, len(x.shape_))
     if x.shape_[d] is K:
         e = (x - _reduced(x, "max", d)).exp()
@@ -236,6 +238,8 @@ def _addmm(bias, x, w, *, beta=1, alpha=1):
 @means("matmul", "mm", "mv", "bmm", "__matmul__", "dot", "inner", "vdot")
 def matmul(a, b):
     """`torch.matmul` of vectors, matrices, rows of K, and of several matrices."""
+    if isinstance(a, Scores):
+        return a.times(b)
     trace = trace_of(a, b)
     assert trace is not None
     a, b = traced(trace, a), traced(trace, b)
@@ -248,7 +252,7 @@ def matmul(a, b):
     return dropped(found, -1) if ranks[1] == 1 else found
 
 
-def _product(a: Traced, b: Traced) -> Traced:
+def _product(a: Traced, b: Traced) -> Any:
     """A product of matrices of two dimensions or more."""
     trace, lead = a.trace, broadcast(a.shape_[:-2], b.shape_[:-2])
     (m, n), (also, p) = a.shape_[-2:], b.shape_[-2:]
@@ -267,6 +271,8 @@ def _product(a: Traced, b: Traced) -> Traced:
             raise NeedsFixed("a matrix times a list of unknown length")
         weights = Traced(trace, a.v, (*a.shape_[:-2], K, 1))
         return _reduced(elementwise("mul", weights, b), "sum", -2)
+    if p is K and m is K:
+        return Scores(a, b, shape)
     if p is K and m != 1:
         raise NeedsFixed("a matrix times a list of unknown length")
     left, right = trace.value(a), trace.value(b)

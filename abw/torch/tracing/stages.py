@@ -27,11 +27,15 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """The sum, mean or largest (`how`) of the rows `source` becomes the value `target`."""
+    """The sum, mean or largest (`how`) of the rows `sources[0]` becomes the value `target`.
+
+    "attend N": attention of N heads; sources are values, keys and the query, one or (`row`) a query a row.
+    """
 
     how: str
-    source: int
+    sources: tuple[int, ...]
     target: int
+    row: bool
 
 
 Step = Stage | Reduction
@@ -76,7 +80,8 @@ class _Cut:
         for v in self.live:
             args = self._op(v).args
             if self._reduces(v):
-                row[v], earliest[v] = False, earliest[args[0]] + 1
+                row[v] = len(args) > 1 and row[args[-1]]
+                earliest[v] = max(earliest[a] for a in args) + 1
                 continue
             if all(a in self.free for a in args):
                 self.free.add(v)
@@ -92,7 +97,7 @@ class _Cut:
         self.place = {
             v: (latest[v], int(row[v])) for v in self.live if v not in self.free and not self._reduces(v)
         }
-        self.earliest = earliest
+        self.earliest, self.row = earliest, row
 
     def steps(self) -> list[Step]:
         found: list[Step] = []
@@ -103,9 +108,9 @@ class _Cut:
                     if self._reduces(v) and self.earliest[v] == at[0] and v not in done:
                         done.add(v)
                         op = self._op(v)
-                        if op.args[0] in self.free:
+                        if not all(self.row[a] for a in op.args[:2]):
                             raise CannotTrace("a reduction of rows that are all the same")
-                        found.append(Reduction(op.name.removeprefix(REDUCE), op.args[0], v))
+                        found.append(Reduction(op.name.removeprefix(REDUCE), op.args, v, self.row[v]))
             mine = [v for v in self.live if self.place.get(v) == at]
             if mine:
                 found.append(self._stage(mine, at))

@@ -29,6 +29,7 @@ from abw.torch.tracing.symbols import (
     K,
     NeedsFixed,
     TensorLike,
+    axis,
     core,
     dims_of,
     numel,
@@ -40,6 +41,8 @@ from abw.torch.tracing.symbols import (
 FIRST = 1 << 20
 # The name of a reduction over K begins so: it is no operation of a cell.
 REDUCE = "reduce:"
+# So does attention; its heads follow, and it has three operands: values, keys and the query.
+ATTEND = f"{REDUCE}attend "
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +62,9 @@ class Leaf:
 class Trace:
     """The operations of a piece of code, and what it is given (`leaves`)."""
 
-    def __init__(self, known: Container[int] = ()) -> None:
-        """`known`: the ids of the model's parameters and buffers."""
-        self.builder, self.known = Builder(FIRST), known
+    def __init__(self, known: Container[int] = (), attends: bool = True) -> None:
+        """`known`: the ids of the model's parameters and buffers; `attends`: whether attention is a node."""
+        self.builder, self.known, self.attends = Builder(FIRST), known, attends
         self.leaves: list[Leaf] = []
         self.looked_up: dict[tuple[int, int], Traced] = {}
         self._params: dict[Any, int] = {}
@@ -127,6 +130,17 @@ class Trace:
         """A reduction over K."""
         v = self.value(traced)
         self.builder.ops.append(Op(REDUCE + how, (v.number,), v.shape))
+        return Built(self.builder.next - 1, v.sizes)
+
+    def attend(self, heads: int, query: Traced, keys: Traced, values: Traced) -> Built:
+        """Attention over the rows of K, without a factor. Errors: NeedsFixed for several lists."""
+        slots = {
+            leaf.what[2 if leaf.what[0] == "table-rows" else 1] for leaf in self.leaves if leaf.kind == "row"
+        }
+        v, k, q = (self.value(one) for one in (values, keys, query))
+        if len(slots) != 1 or not self.attends or any(len(one.shape) != 1 for one in (v, k, q)):
+            raise NeedsFixed("attention over several lists")
+        self.builder.ops.append(Op(f"{ATTEND}{heads}", (v.number, k.number, q.number), v.shape))
         return Built(self.builder.next - 1, v.sizes)
 
     def apply(self, name: str, *operands: Any) -> Any:
@@ -324,6 +338,61 @@ MEANINGS["rsub"] = lambda x, y, alpha=1: MEANINGS["sub"](y, x, alpha=alpha)
 MEANINGS["__rdiv__"] = MEANINGS["__rtruediv__"]
 
 
+class Scores:
+    """The products of each row of K with each: softmax and a product with rows make attention of them.
+
+    Anything else raises NeedsFixed; so does all where `query` is None.
+    """
+
+    def __init__(
+        self, query: Traced | None, keys: Traced, shape: Sequence[Any], weights: bool = False
+    ) -> None:
+        self.trace, self.query, self.keys = keys.trace, query, keys
+        self.shape_, self.weights = tuple(shape), weights
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return dispatch(func, args, kwargs or {})
+
+    def _asked(self, holds: bool, weights: bool) -> Traced:
+        """The query. Errors: NeedsFixed where these are (no) weights, or it does not hold."""
+        if self.query is None or self.weights != weights or not holds:
+            raise NeedsFixed(PRODUCTS)
+        return self.query
+
+    def scaled(self, factor: Any) -> Scores:
+        """The same times a number."""
+        query = self._asked(type(factor) in (int, float), False)
+        return Scores(query * factor, self.keys, self.shape_)
+
+    def softmax(self, dim: int | None = None, *_: Any, **__: Any) -> Scores:
+        """The weights of attention."""
+        last = len(self.shape_) - 1
+        query = self._asked(axis(-1 if dim is None else dim, last + 1) == last, False)
+        return Scores(query, self.keys, self.shape_, True)
+
+    def times(self, values: Any) -> Traced:
+        """Sums of rows, weighted: what attention gives."""
+        query = self._asked(isinstance(values, Traced) and values.shape_[-2:-1] == (K,), True)
+        found = self.trace.attend(1, query, self.keys, values)
+        return Traced(self.trace, found, (*self.shape_[:-1], values.shape_[-1]))
+
+    def __truediv__(self, number: Any) -> Scores:
+        return self.scaled(1 / number if type(number) in (int, float) else number)
+
+    def _fixed(self, *_: object) -> Any:
+        raise NeedsFixed(PRODUCTS)
+
+    __getattr__ = __getitem__ = __setitem__ = __iter__ = __len__ = __bool__ = _fixed
+    __add__ = __radd__ = __sub__ = __rsub__ = __rtruediv__ = __neg__ = __pow__ = _fixed
+    __lt__ = __le__ = __gt__ = __ge__ = _fixed
+    __mul__ = __rmul__ = scaled
+    __matmul__ = times
+
+
+PRODUCTS = "the products of all pairs of a list are computed with"
+
+
 def trace_of(*args: Any) -> Trace | None:
     """The trace of the first symbol among some arguments."""
     for arg in args:
@@ -382,6 +451,8 @@ def traced(trace: Trace, x: Any) -> Traced:
     """Convert an argument of an operation to a symbol. Errors: CannotTrace."""
     if isinstance(x, Traced):
         return x
+    if isinstance(x, Scores):
+        raise NeedsFixed(PRODUCTS)
     if isinstance(x, torch.Tensor):
         if isinstance(x, torch.nn.Parameter) or id(x) in trace.known:
             return trace.param(x)

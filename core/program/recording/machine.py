@@ -205,6 +205,20 @@ class MachineRecorder(Recorder):
         self._buffer[at:end] = words
         self._state[_AT] = end
 
+    def nodes(self, number: int, words: Longs) -> int:
+        """See `Recorder.nodes`."""
+        state, (m, w) = self._state, words.shape
+        if not state[_OPEN]:
+            return super().nodes(number, words)
+        at, first, step = state[_AT], state[_NEXT], state[_STEP]
+        end = at + m * (w + 1)
+        if end > state[_LIMIT]:
+            self._grow(2 * end)
+        rows = self._buffer[at:end].reshape(m, w + 1)
+        rows[:, 0], rows[:, 1:] = number | self.owner.value, words
+        state[_AT], state[_NEXT] = end, first + m * step
+        return first
+
     @property
     def unread(self) -> int:
         """How many words are neither taken nor executed."""

@@ -135,6 +135,15 @@ class Recorder:
         self.next = first + self.step
         return first
 
+    def nodes(self, number: int, words: Longs) -> int:
+        """Write a node of a type for each row of words (m, w); returns the first one's first handle, from
+        which those of the others follow by `step`.
+        """
+        first = self.next
+        for row in words.tolist():
+            self.node(number, *row)
+        return first
+
 
 _SOURCE = """
 def {name}({signature}):
