@@ -39,7 +39,8 @@ def launch(words: int, a: int) -> None:
         if state[at.KERNEL] != 0:
             _run(words, a, vertices)
         else:
-            _number(words, a, vertices)
+            state[at.STEP] = a
+            ask(state[at.BY_NUMBERS], words)
     if state[at.LOOKS] != 0:
         _refer(words, a)
 
@@ -156,11 +157,12 @@ def run_kernel(kernel: int, frame: int, scratch: int, constants: int, nodes: int
     call(kernel, (frame, scratch, constants, 0, nodes, 0, 1))
 
 
-@fragment
-def _number(words: int, a: int, nodes: int) -> None:
-    """Number nodes at the vertices in a register, and write down their types, vertices and operands."""
+@entry
+def number_nodes(words: int) -> int:
+    """Number the nodes of a step LAUNCH, and write them down; how many there are by now."""
     state = longs_at(words, at.WORDS)
-    steps = longs_in(state, at.STEPS)
+    steps, a = longs_in(state, at.STEPS), state[at.STEP]
+    nodes = state[at.LOOKS] if state[at.LOOKS] != 0 else steps[a + VERTICES]
     t, ends, vertices = steps[a + TYPE], steps[a + ENDS], register(state, nodes)
     slots, end = ints_in(state, at.TYPE_SLOTS)[t], register(state, max(ends, 0))
     types, whose = ints_in(state, at.NODE_TYPE), ints_in(state, at.NODE_VERTEX)
@@ -181,3 +183,4 @@ def _number(words: int, a: int, nodes: int) -> None:
         types[n], whose[n], operand_end[n] = t, vertex, k
         n += 1
     state[at.NODE_COUNT], state[at.OPERANDS] = n, k
+    return n  # type: ignore[no-any-return]

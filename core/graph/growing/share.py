@@ -14,7 +14,7 @@ from abw.core.graph.growing import choices, walk
 from abw.core.graph.growing import state as at
 from abw.core.graph.growing.batch import Batch
 from abw.core.graph.growing.decide import salt_of
-from abw.core.graph.growing.launch import leave_out_equal
+from abw.core.graph.growing.launch import leave_out_equal, number_nodes
 from abw.core.graph.growing.lists import lists
 from abw.core.graph.growing.model import GrowthModel
 from abw.core.graph.growing.names import ORIGIN, PICK, ROUND, ValueColumn
@@ -77,6 +77,7 @@ class Share:
             at.OPERANDS_EACH: program.operands,
             **dict(zip(range(at.START, at.STOP + 1), program.sections, strict=True)),
             **_codes(program.steps),
+            at.BY_NUMBERS: address_of_code(number_nodes) if sign < 0 else 0,
         }
         for word, number in numbers.items():
             self.words[word] = number

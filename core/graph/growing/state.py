@@ -16,7 +16,7 @@ Longs = NDArray[np.int64]
 # next round; a score is not a number, or nothing feeds an input.
 RUNNING, DONE, PAUSED, FULL, FAILED = range(5)
 
-_NUMBERS = 56
+_NUMBERS = 57
 # Words that are numbers.
 #
 # - Four that functions for long vectors use: how a call ended, the number of the largest element; what a
@@ -38,8 +38,8 @@ _NUMBERS = 56
 #   how many distinct nodes there are so far. How many steps a round has that compute nodes, and the most
 #   operands that it has for each entry of a register.
 # - What `walk.run` is to do. Where machine code lies that many models do not need (`lists.lists`,
-#   `choices.choose_best`, `choices.choose_by_chance`, `launch.leave_out_equal`), 0 for those, and the step
-#   that it is to do.
+#   `choices.choose_best`, `choices.choose_by_chance`, `launch.leave_out_equal`,
+#   `launch.number_nodes`), 0 for those, and the step that it is to do.
 (
     STATUS, LARGEST, PLUS, LANE,
     LEFT, ROUND, FIRST, LAST, GIVEN_FIRST, GIVEN_LAST, NEXT, END, NOW, ADDING, MEMBERS,
@@ -49,7 +49,7 @@ _NUMBERS = 56
     ENTRIES, STRIDE, BEGIN, INSTANCES, KINDS_OF, SIGN, MOST_ADDED,
     KIND, INSTANCE, INDEX, HOME, IN_ROUND, ORIGIN, PICK, BEAM,
     SCRATCH, SLOTS, SLOT_WORDS, WIDTH, STEPS_EACH, OPERANDS_EACH,
-    BY_LISTS, BY_BEST, BY_CHANCE, BY_EQUAL, STEP,
+    BY_LISTS, BY_BEST, BY_CHANCE, BY_EQUAL, BY_NUMBERS, STEP,
 ) = range(_NUMBERS)  # fmt: skip
 
 # The sections of the steps: vertices that instances begin with, lists and room, nodes, decisions, clauses.
