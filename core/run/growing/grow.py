@@ -213,6 +213,11 @@ class _Growing:
         self._take(made)
         return self._after(end)
 
+    @property
+    def left_out(self) -> int:
+        """How many nodes were left out so far, as they equal others."""
+        return int(self.spared.sum()) if self.batch.looks else 0
+
     def learned(self, grown: Grown, equal: Deduplicator | None) -> Grown:
         """What has grown, once it is known whether looking for equal nodes has paid."""
         if equal is not None:
@@ -336,14 +341,14 @@ class _Growing:
         )
         return Grown(
             self.columns, end.order, result, end.rounds, end.driven, added, cut, end.picks, batches,
-            tape.unseen, rows, tuple(tape.plans), int(self.spared.sum()), end.finished, end.whole, executed,
+            tape.unseen, rows, tuple(tape.plans), self.left_out, end.finished, end.whole, executed,
         )  # fmt: skip
 
     def _noted(self, end: _End, made: Computed, before: Plan) -> Grown:
         """The mini-batch as compiled rounds have noted it in columns: nothing is left to compute."""
         network, phases, given = self.binding.network, self.growth_model.phases, self.batch.before
         with self.clock("construct"):
-            most = len(given) + int((made.rows - before.rows).sum()) + int(self.spared.sum())
+            most = len(given) + int((made.rows - before.rows).sum()) + self.left_out
             model = self.growth_model
             nodes, row = finished_nodes(model, self.columns, end.order, model.own, model.values, most, given)
             for t in phases.before:
@@ -367,7 +372,7 @@ class _Growing:
             nodes, number = self._numbers(end)
         if (number < 0).any():
             number = self._rest(end, number)
-        if tape.count + self.spared.sum() != len(nodes):
+        if tape.count + self.left_out != len(nodes):
             raise ValueError(f"{tape.count} nodes grew, and the finished instances have {len(nodes)}")
         result = Result(nodes, tape.counts, _reader(tape, number, self.binding.network.width))
         assert tape.rows is not None
@@ -401,7 +406,7 @@ class _Growing:
         if noted(self.growth_model):
             types = range(len(self.binding.model.types))
             own = np.array([columns.place[NodeColumn(t)] for t in types], np.int32)
-            most = self.tape.count + int(self.spared.sum())
+            most = self.tape.count + self.left_out
             nodes, found = finished_nodes(self.growth_model, columns, order, own, own[:, None], most)
             return nodes, found[:, 0]
         graph, phases = end.whole(), self.growth_model.phases

@@ -264,16 +264,16 @@ class _Growth:
             taken = np.maximum(taken, share.rows[:, 0])
         rows[made.written] = taken[made.written]
         made.epochs.go_on(rows, made.arenas)
-        launched = np.zeros(max(len(share.launched) for share in self.shares), np.uint8)
-        for share in self.shares:
-            launched[: len(share.launched)] |= share.launched
+        launched, *others = sorted((share.launched for share in self.shares), key=len, reverse=True)
+        for other in others:
+            launched[: len(other)] |= other
         columns.count = max(int(share.words[at.NEXT]) for share in self.shares)
         # what mini-batches took of late
         grown = columns.count - self.batch.given
         made.guess = max(made.guess * 7 // 8, grown * 5 // (4 * len(self.batch)) + 1)
         count = max(int(share.words[at.ROUND]) for share in self.shares)
         read = made.epochs.placed(made.memory.views, self.before)
-        return Computed(rows, count, int(launched.sum()), self.shares, read)
+        return Computed(rows, count, int(np.count_nonzero(launched)), self.shares, read)
 
 
 def _go_on(words: NDArray[np.int64]) -> None:

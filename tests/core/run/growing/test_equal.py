@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from abw.core.base.errors import AbwError
 from abw.core.exec.params import init_params
+from abw.core.run.checks import refuse_values
 from abw.core.run.dedup import Deduplicator
+from abw.core.run.minibatches import MiniBatch
 from tests.core.run.growing.runs import GROWING, SPECS, check_equal_nodes, grown, looking, opened, ready
 
 
@@ -76,3 +82,22 @@ def test_rows_of_fields_are_equal_by_their_bits() -> None:
     before = columns.block.copy()
     workload.growing.merge_rows(columns, 0, 3)
     assert (columns.block <= np.maximum(before, -1)).all()
+
+
+def test_a_value_that_is_not_finite_names_all_instances_that_share_it(tmp_path: Path) -> None:
+    workload = opened(twice(tmp_path, "greedy"), hidden=8)
+    executor = ready(workload, "cpu", init_params(workload.network, 1), 1)
+    made = grown(workload, executor, equal=looking(workload))
+    last = int(made.result.nodes.type_ptr[1]) - 1  # an encoder's node, of the last sentence
+    broken = made.result.values(np.array([last * workload.network.width])).copy()
+
+    def read(references: NDArray[np.integer[Any]]) -> NDArray[np.floating[Any]]:
+        values = np.asarray(made.result.values(references)).copy()
+        if values.shape[1:] == broken.shape[1:]:
+            values[(values == broken).all(axis=1)] = np.inf
+        return values
+
+    result = replace(made.result, read=read)
+    batch = MiniBatch(0, 0, len(workload.instances), made)
+    with pytest.raises(AbwError, match=r"instances 5 \(line 6\), 11 \(line 12\), in batch"):
+        refuse_values(batch, result, workload.instances)
