@@ -149,6 +149,8 @@ def _take(feed: Feed, skip: int, limit: int, schema: Schema | None = None) -> _T
 def _part(taken: _Taken, skip: int, limit: int) -> _Taken:
     """The instances `skip` to `skip + limit` of those that were taken."""
     columns = taken.columns
+    if not skip and limit >= len(columns):
+        return taken
     ptr = columns.ptr[min(skip, len(columns)) : skip + limit + 1]
     value = columns.value[:, (columns.value[0] >= ptr[0]) & (columns.value[0] < ptr[-1])]
     edge = columns.edge[:, (columns.edge[2] >= ptr[0]) & (columns.edge[2] < ptr[-1])]
