@@ -73,9 +73,16 @@ def _reading(nodes: int, runs: int) -> Rows:
     with tempfile.TemporaryDirectory() as folder:
         work: dict[str, partial[Instances]] = {}
         sizes = {}
-        for name, more in (("EXPLAIN", {}), ("ANALYZE, BUFFERS", dict.fromkeys(counts, 1234))):
-            drawn = random.Random(1)
-            texts = [json.dumps([{"Plan": plan(drawn, nodes, more)}]) for _ in range(20_000 // nodes)]
+        drawn = random.Random(1)
+        for name, more, indent in (
+            ("EXPLAIN", {}, None),
+            ("EXPLAIN, indented", {}, 2),
+            ("ANALYZE, BUFFERS", dict.fromkeys(counts, 1234), None),
+            ("DuckDB", {}, None),
+        ):
+            made = ([{"Plan": plan(drawn, nodes, more)}] for _ in range(20_000 // nodes))
+            given = ([_duckdb(each[0]["Plan"])] if name == "DuckDB" else each for each in made)
+            texts = [json.dumps(each, indent=indent) for each in given]
             file = Path(folder) / f"{len(work)}.jsonl"
             file.write_text("".join(f"{text}\n" for text in texts))
             work[name], sizes[name] = partial(_read, file), file.stat().st_size
@@ -122,6 +129,15 @@ def plan(drawn: random.Random, nodes: int, more: dict[str, Any] | None = None) -
         found = {"Node Type": kind, "Parallel Aware": False, "Async Capable": False, "Join Type": "Inner"}
         found |= _estimates(drawn) | more | {"Hash Cond": "(a.id = b.a_id)", "Plans": below}
     return found
+
+
+def _duckdb(given: dict[str, Any]) -> dict[str, Any]:
+    """A plan as DuckDB explains such a one."""
+    more = {"Table": given["Relation Name"]} if "Relation Name" in given else {"Join Type": "INNER"}
+    more |= {"Estimated Cardinality": str(given["Plan Rows"]), "Conditions": "id = b_id"}
+    below = [_duckdb(each) for each in given.get("Plans", ())]
+    name = "HASH_JOIN" if below else "SEQ_SCAN "
+    return {"name": name, "children": below, "extra_info": more}
 
 
 def _scan(drawn: random.Random) -> dict[str, Any]:
