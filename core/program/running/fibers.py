@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import cache, partial
+from types import FunctionType
 from typing import Any
 
 from abw.core.base.errors import AbwError, install
@@ -39,9 +40,14 @@ Program = Callable[[Any], Any]
 ASYNC = "a plain function that asks (value.argmax()) waits while all others go on: leave async and await out"
 _YIELD = "a generator function writes: answer = yield value.argmax(…), or yield abw.each(…)"
 
+# The flags of asynchronous functions and generators.
+_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
 
 def require_program(function: object) -> None:
     """Refuse an object that cannot be run as a program. Errors: AbwError."""
+    if type(function) is FunctionType and not (function.__code__.co_flags & _ASYNC or vars(function)):
+        return  # as mostly, which is told at once
     if not callable(function):
         hint = "net.run(function, instances)"
         raise AbwError(f"a program is a function of one instance, not {type(function).__name__}", hint=hint)
