@@ -177,7 +177,7 @@ def load(
 def _first_instances(model: Model, sample: Instances | None) -> tuple[Instances, int]:
     """A mini-batch of the sample or of the model's data. Errors: DataError."""
     if sample is None and not model.data.path.is_file():
-        raise AbwError(f"{model.data.path} is no file")
+        raise AbwError(f"{model.data.path} is not a file")
     found = read_instances(model.data, model.data.batch) if sample is None else conform(sample, model.given)
     return found, min(len(found), model.data.batch)
 

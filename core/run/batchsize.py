@@ -76,7 +76,7 @@ def try_sizes(workload: Workload, used: int, policy: Policy, executor: Executor)
     Errors: AbwError for an executor that does not run batches; TooLargeError if one instance does not fit.
     """
     if not executor.abilities.knows_batches:
-        raise AbwError(f"the executor {executor.name} knows no batches: no mini-batch is better than another")
+        raise AbwError(f"the executor {executor.name} runs node by node: all sizes are equally fast")
     cost = None if executor.abilities.overlaps else _cost(workload, used, executor)
     tried: list[Tried] = []
     for size in (1 << k for k in range(LARGEST.bit_length()) if 1 << k <= used):

@@ -110,7 +110,7 @@ def require_shards(
         raise refuse("needs --output FILE: parts of it are written", hint)
     require_suffix(output)
     if str(data) == STDIN or not data.is_file():
-        raise refuse("needs data in a file: of a pipe nobody knows where it ends", "--data FILE")
+        raise refuse("needs data in a file, since the end of a pipe is unknown", "--data FILE")
     if skip_bad and limit is not None:
         raise refuse(
             "goes with --limit or with --skip-bad, not with both: the limit is of instances that are good",

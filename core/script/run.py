@@ -314,7 +314,7 @@ class RanProgram(Ran[Sequence[Row]]):
             )
         if not found.ok:
             raise AbwError(
-                f"{program.name} gives something else alone, or in double precision:\n{found}",
+                f"{program.name} gives different results alone, or in double precision:\n{found}",
                 hint="does it draw numbers of its own, or keep things from one instance to the next? "
                 "Else it is a defect of abw: please report it with the program and the data",
             )

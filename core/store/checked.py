@@ -181,7 +181,7 @@ def _array(content: bytes) -> Array:
 def require_names(name: str, array: Array) -> tuple[str, ...]:
     """Strings (m,). Raises ValueError."""
     if array.ndim != 1 or array.dtype.kind != "U":
-        raise ValueError(f"'{name}' are no names")
+        raise ValueError(f"'{name}' are not names")
     return tuple(map(str, array))
 
 
@@ -189,7 +189,7 @@ def require_row(name: str, array: Array, dtype: type[np.int32 | np.float32] = np
     """32-bit integers or floats (m,). Raises ValueError."""
     if array.ndim != 1 or array.dtype != dtype:
         what = "integers" if dtype is np.int32 else "floats"
-        raise ValueError(f"'{name}' is no row of 32-bit {what} but {array.shape} of {array.dtype}")
+        raise ValueError(f"'{name}' is not a vector of 32-bit {what} but {array.shape} of {array.dtype}")
     return array
 
 

@@ -67,7 +67,7 @@ def _checked(found: dict[str, Array], nodes: int, instances: int) -> History:
     if version != VERSION:
         raise ValueError(f"it has version {version}, this abw reads {VERSION}")
     if set(names["hows"]) - set(get_args(How)) or len(names["hows"]) != len(names["decisions"]):
-        raise ValueError("'hows' are no ways to decide")
+        raise ValueError("'hows' are not kinds of decisions")
     vertices, choices = len(ints["kind"]), len(ints["decision"])
     require_range("rounds", np.array([rounds], np.int32), vertices + 1)
     kinds, words = len(names["kinds"]), len(names["words"])
@@ -97,6 +97,6 @@ def _checked(found: dict[str, Array], nodes: int, instances: int) -> History:
 
 def _one(name: str, array: Array) -> list[int]:
     if len(array) != 1:
-        raise ValueError(f"'{name}' is no number")
+        raise ValueError(f"'{name}' is not a number")
     found: list[int] = array.tolist()
     return found

@@ -43,7 +43,7 @@ def calibrate(
     """
     abilities = entry_of(executor).abilities
     if not abilities.knows_batches:
-        raise AbwError(f"the executor {executor} knows no batches: their cost cannot be measured on it")
+        raise AbwError(f"the executor {executor} runs node by node: batches have no cost")
     if abilities.overlaps:
         raise AbwError(
             f"the executor {executor} runs batches side by side: one alone has no cost",

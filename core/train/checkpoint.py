@@ -84,7 +84,7 @@ def load_checkpoint(path: Path, weights: Mapping[str, Floats], state: Floats) ->
     tensors = read_tensors(path).tensors
     for name, target in {**weights, f"{TRAINING}state": state}.items():
         if name not in tensors or tensors[name].shape != target.shape:
-            raise AbwError(f"{path} is no checkpoint of this model: tensor '{name}' is not as it should be")
+            raise AbwError(f"{path} is not a checkpoint of this model: tensor '{name}' does not fit")
         target[...] = tensors[name].read()
     try:
         return Position(**json.loads(tensors[f"{TRAINING}position"].read().tobytes()))

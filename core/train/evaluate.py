@@ -55,7 +55,7 @@ class Judge:
             try:
                 found[name] = float(value)
             except (TypeError, ValueError):
-                raise AbwError(f"metric '{name}' gave {value!r}, which is no number") from None
+                raise AbwError(f"metric '{name}' returned {value!r}, which is not a number") from None
         return found
 
     def scores(

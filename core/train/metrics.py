@@ -107,7 +107,7 @@ def user_metrics(names: Iterable[str]) -> dict[str, UserMetric]:
     for name in names:
         where, _, function = name.rpartition(":")
         if not where or not function:
-            raise AbwError(f"'{name}' is no metric", hint=HINT)
+            raise AbwError(f"'{name}' is not a metric", hint=HINT)
         module = module_at(where, HINT)
         called = getattr(module, function, None)
         if not callable(called):

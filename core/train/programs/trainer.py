@@ -180,14 +180,14 @@ class ProgramTrainer:
                     else self.raised(end.error, number)
                 )
         if not recorded.wanted:
-            raise AbwError("no loss was said, so there is nothing to learn", hint="net.loss(value, target)")
+            raise AbwError("no loss was stated, so there is nothing to learn", hint="net.loss(value, target)")
         handles: dict[Shape, list[int]] = {}
         for each in recorded.wanted:
             handles.setdefault(each.shape, []).append(each.handle)
         try:
             passes = self.passes.planned(recorded, handles)
         except ValueError as error:
-            raise AbwError(str(error), hint="net.loss(value, target) of what a cell gives") from None
+            raise AbwError(str(error), hint="call net.loss(value, target) on a cell's result") from None
         return recorded, self.passes.forward(passes)
 
 

@@ -139,7 +139,7 @@ def test_the_file_holds_what_was_measured(root: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_measured_is_refused(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(AbwError, match="knows no batches"):
+    with pytest.raises(AbwError, match="runs node by node"):
         calibrate(root / "specs/treelstm.yaml", Overrides(), tmp_path / "c.yaml", executor="reference")
     lonely = tmp_path / "one.txt"
     lonely.write_text("(2 word)\n", encoding="utf-8")

@@ -182,7 +182,7 @@ def test_a_damaged_folder_is_told(home: Path, text: str) -> None:
 def test_a_checkpoint_of_another_model_is_refused(spec: Path, home: Path) -> None:
     report = session.train(spec, OVERRIDES, TrainOptions(epochs=1, threads=1))
     weights, kept = {"leaf.Wi": np.zeros((9, 9), np.float32)}, np.zeros((1, 1), np.float32)
-    with pytest.raises(AbwError, match=r"is no checkpoint of this model: tensor 'leaf\.Wi'"):
+    with pytest.raises(AbwError, match=r"is not a checkpoint of this model: tensor 'leaf\.Wi'"):
         checkpoint.load_checkpoint(Path(report["path"]) / loop.CHECKPOINT, weights, kept)
 
 

@@ -180,7 +180,7 @@ def test_with_a_folder_fit_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     [
         ({"accuracy": exact}, MORE, "a metric cannot be called 'accuracy'"),
         ({"exact": exact}, None, "there are none"),
-        ({"exact": lambda *_: "good"}, MORE, "metric 'exact' gave 'good', which is no number"),
+        ({"exact": lambda *_: "good"}, MORE, "metric 'exact' returned 'good', which is not a number"),
     ],
 )
 def test_wrong_metrics_are_told(

@@ -116,7 +116,7 @@ def compile_ptx(
         except refused as error:
             raise AbwError(
                 f"NVVM refuses a kernel for compute capability {arch[0]}.{arch[1]}: {error}",
-                hint="CUDA 13 knows none before 7.5: set CUDA_HOME to a toolkit of CUDA 12",
+                hint="CUDA 13 supports 7.5 and newer: set CUDA_HOME to a toolkit of CUDA 12",
             ) from None
     head, brace, body = _ALIGNED.sub(r"\1 16 ", str(ptx)).partition("\n{")
     # with 255 registers a thread, the most there are, a larger block cannot be launched; where there is no
@@ -168,7 +168,7 @@ def entry_of(ptx: str) -> str:
 def _resources(said: str) -> Resources:
     used, frames, shared = _USED.findall(said), _FRAME.findall(said), _SHARED.findall(said)
     if not used or not frames:
-        raise AbwError(f"ptxas says nothing of registers: {said[:500]}", hint="another version of ptxas?")
+        raise AbwError(f"ptxas does not report registers: {said[:500]}", hint="another version of ptxas?")
     # functions that were not inlined have a line each
     stack = sum(int(frame[0]) for frame in frames)
     spills = sum(int(frame[1]) + int(frame[2]) for frame in frames)

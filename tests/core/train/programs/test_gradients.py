@@ -242,7 +242,7 @@ def test_mistakes(tmp_path: Path) -> None:
         with pytest.raises((AbwError, TypeError), match=message):
             trainer.step(program, [0])
 
-    refused("no loss was said", lambda _: net.step(net.start, net.start))
+    refused("no loss was stated", lambda _: net.step(net.start, net.start))
     refused("target 3 is not one of 3 classes", lambda _: net.loss(net.score(net.start, net.start), 3))
     refused("the number of a class, not 0.5", lambda _: net.loss(net.score(net.start, net.start), 0.5))
     refused("6 finite numbers", lambda _: net.loss(net.start, [1, 2], "squared"))

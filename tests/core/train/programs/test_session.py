@@ -125,7 +125,7 @@ def test_mistakes(folder: Path) -> None:
             train_program(f"reader.py:{function}", HOW)
         assert not [*(folder / ".abw" / "training").glob("0*")]
 
-    refused("silent", "no loss was said")
+    refused("silent", "no loss was stated")
     refused("wrong", r"data.jsonl:\d+ \(instance \d+\): target [345] is not one of 3 classes")
     (folder / "cells.yaml").write_text(CELLS.replace("train: {", "train: {loss: 3, "))
     with pytest.raises(AbwError, match="unknown key 'loss' in train"):
