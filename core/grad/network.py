@@ -55,14 +55,14 @@ class Training:
     zeros: Mapping[Shape, int]
 
 
-def training_network(source: Network, losses: Sequence[str]) -> Training:
+def training_network(source: Network, losses: Sequence[str], *, all_train: bool = True) -> Training:
     """The training network of a network of cells whose outputs `losses` have gradients.
 
-    Errors: AbwError for an output that there is not, or that no parameter reaches, and for networks of
-    operations and those that read reductions in place. Cost: some milliseconds a type.
+    Errors: AbwError for an output that there is not, or (where `all_train`) that no parameter reaches, and
+    for networks of operations and those that read reductions in place. Cost: some milliseconds a type.
     """
     _refuse(source, losses)
-    return _Builder(source, losses).build()
+    return _Builder(source, losses, all_train).build()
 
 
 def _refuse(source: Network, losses: Sequence[str]) -> None:
@@ -84,8 +84,8 @@ def _refuse(source: Network, losses: Sequence[str]) -> None:
 class _Builder:
     """What is known of a network on the way to its training network."""
 
-    def __init__(self, source: Network, losses: Sequence[str]) -> None:
-        self.source, self.types = source, source.types
+    def __init__(self, source: Network, losses: Sequence[str], all_train: bool) -> None:
+        self.source, self.types, self.all_train = source, source.types, all_train
         self.outputs = {name: pairs for name, pairs in source.outputs if name in losses}
         self.wanted = self._wanted()
         self.cells: list[Differentiated | None] = [None] * len(self.types)
@@ -173,8 +173,9 @@ class _Builder:
 
         for name, pairs in self.outputs.items():
             flows = [flow for pair in pairs for flow in self._stands_for(pair)[0]]
-            reach(flows)
-            if not any(self.wanted[t] or self.types[t].params for t, _ in flows):
+            if any(self.wanted[t] or self.types[t].params for t, _ in flows):
+                reach(flows)
+            elif self.all_train:
                 raise AbwError(f"no parameter reaches output '{name}': there is nothing to train")
         while waiting:
             t, o = waiting.pop()

@@ -216,3 +216,24 @@ def test_a_list_is_wanted_for_each_argument() -> None:
     with pytest.raises(AbwError, match=r"Pairs.forward\(x: .*y: .* was given 1 of its arguments"):
         batch(model)(pairs)
     assert torch.equal(batch(model)(*zip(*pairs, strict=True))[0], model(*pairs[0]))
+
+
+def test_a_result_that_no_parameter_reaches_is_given_beside_those_that_learn() -> None:
+    class Counted(Model):
+        def forward(self, x: Any) -> Any:
+            total = torch.zeros(1)
+            for i in range(len(x)):
+                total = total + x[i] * 2
+            return self.l(x), total
+
+    torch.manual_seed(0)
+    model, instances = Counted(), [torch.randn(4) for _ in range(3)]
+    found = batch(model)(instances)
+    for (y, total), x in zip(found, instances, strict=True):
+        torch.testing.assert_close(total, x.sum(0, keepdim=True) * 2)
+        torch.testing.assert_close(y, model.l(x))
+    sum(y.sum() + total.sum() for y, total in found).backward()
+    own = model.l.weight.grad.clone()
+    model.zero_grad()
+    sum(model(x)[0].sum() for x in instances).backward()
+    torch.testing.assert_close(own, model.l.weight.grad)

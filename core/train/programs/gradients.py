@@ -72,10 +72,7 @@ class ProgramBackward:
         self._outdated = True
 
     def _ready(self, network: Network, shapes: frozenset[Shape]) -> Training:
-        """The training network for gradients of values of some shapes, with the parameters as they are.
-
-        Errors: AbwError for shapes of which no parameter reaches a value.
-        """
+        """The training network for gradients of values of some shapes, with the parameters as they are."""
         if self._made_for is not None and self._made_for[0] is network and shapes <= self._made_for[1]:
             assert self.training is not None
             if self._outdated:
@@ -86,7 +83,7 @@ class ProgramBackward:
             shapes |= {shape for shape in self._made_for[1] if _pairs(network, shape)}
         outputs = tuple((output_name(shape), _pairs(network, shape)) for shape in sorted(shapes))
         source = replace(network, outputs=outputs)
-        self.training = training_network(source, [name for name, _ in outputs])
+        self.training = training_network(source, [name for name, _ in outputs], all_train=False)
         self.executor.prepare(self.training.network, self.params, self._threads)
         self._made_for, self._outdated = (network, shapes), False
         self._keys = keys_of(source)
