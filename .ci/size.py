@@ -36,7 +36,7 @@ BUDGETS = {
     "core/run": (8_440, 71_200),  # growing models in one pass
     "core/scale": (1_050, 7_500),
     "core/script": (1_050, 8_000),
-    "core/serve": (3_150, 21_700),
+    "core/serve": (3_145, 21_600),
     "core/spec": (7_300, 60_000),
     "core/store": (2_240, 15_950),
     "core/tools": (2_700, 21_900),

@@ -15,7 +15,6 @@ from abw.core.serve.metrics import ModelMetrics
 from abw.core.serve.pace import Pace
 from abw.core.serve.queue import Piece, RequestQueue, Waiting
 from abw.core.serve.requests import BodyError
-from abw.core.serve.settings import Limits, Loading
 
 DIED = "the engine died while it ran this request, and it alone"
 
@@ -38,15 +37,12 @@ class Dispatcher:
     `about`: what an engine reported about its model; None until the first one is ready.
     """
 
-    def __init__(
-        self, loading: Loading, limits: Limits, module: str = "", engines: int = 1, spares: int = 0
-    ) -> None:
-        """`engines` get requests, `spares` replace them; `module`: what they run, if not the loading's."""
-        self.limits = limits
-        self.queue: RequestQueue[Asked] = RequestQueue(limits.queue, limits.batch)
+    def __init__(self, plan: Plan) -> None:
+        self.limits = plan.limits
+        self.queue: RequestQueue[Asked] = RequestQueue(plan.limits.queue, plan.limits.batch)
         self.about: dict[str, Any] | None = None
-        self._plan = Plan(loading, limits, module or loading.module, engines, spares)
-        self._fleet = Fleet(self._plan, self)
+        self._plan = plan
+        self._fleet = Fleet(plan, self)
         self._retired: list[Fleet] = []
         self.metrics = ModelMetrics()
         self._pace = Pace()

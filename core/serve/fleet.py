@@ -19,11 +19,14 @@ LONGEST = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to start: `engines` that get requests and `spares` that replace them; `module`: what they run."""
+    """What to start: `engines` that get requests and `spares` that replace them.
+
+    `module`: what they run, if not the loading's.
+    """
 
     loading: Loading
     limits: Limits
-    module: str
+    module: str = ""
     engines: int = 1
     spares: int = 0
 
@@ -120,7 +123,9 @@ class Fleet:
         while not self._retired:
             link = self._links[n] = Link(self._owner.hear)
             try:
-                about = await link.start(self._plan.loading, self._plan.limits, self._plan.module)
+                about = await link.start(
+                    self._plan.loading, self._plan.limits, self._plan.module or self._plan.loading.module
+                )
                 self.about = self.about or about
                 self._first.set()
                 pause = RESTART

@@ -19,6 +19,7 @@ import uvloop
 from abw.core.base.errors import AbwError, printable
 from abw.core.base.interrupts import TERMINATING
 from abw.core.serve.dispatch import Dispatcher
+from abw.core.serve.fleet import Plan
 from abw.core.serve.http.connection import Connection
 from abw.core.serve.http.service import Service
 from abw.core.serve.settings import Limits, Serving
@@ -94,7 +95,7 @@ def _unix(path: Path) -> socket.socket:
 
 async def _serve(serving: Serving, limits: Limits, listener: socket.socket, report: Report) -> bool:
     models = [
-        Dispatcher(loading, limits, serving.module, serving.engines, int(serving.spare))
+        Dispatcher(Plan(loading, limits, serving.module, serving.engines, int(serving.spare)))
         for loading in serving.models
     ]
     service = Service(models, limits, serving.names)

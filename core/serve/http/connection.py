@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import NoReturn, Protocol, cast
 
@@ -38,30 +39,22 @@ def written(status: int, kind: bytes, body: bytes, headers: bytes) -> bytes:
     return form % (LINES[status], headers, kind, len(body), body)
 
 
+@dataclass(slots=True, eq=False)
 class Exchange:
     """A whole request of HTTP, which is answered once.
 
-    `headers` have lower-case names; `since`: when it was whole, by `time.monotonic`; `asked`: what the site
-    keeps with it while it is not answered.
+    `headers` have lower-case names; `alive`: whether the connection stays open; `since`: when the request was
+    whole, by `time.monotonic`; `asked`: what the site keeps with it while it is not answered.
     """
 
-    __slots__ = ("alive", "asked", "body", "connection", "head_only", "headers", "method", "since", "target")
-
-    def __init__(
-        self,
-        connection: Connection,
-        method: bytes,
-        target: bytes,
-        headers: Mapping[bytes, bytes],
-        body: bytes,
-        *,
-        alive: bool,
-    ) -> None:
-        self.connection, self.method, self.target = connection, method, target
-        self.headers, self.body = headers, body
-        self.alive = alive  # whether the connection stays open
-        self.since = time.monotonic()
-        self.asked: object = None
+    connection: Connection
+    method: bytes
+    target: bytes
+    headers: Mapping[bytes, bytes]
+    body: bytes
+    alive: bool
+    since: float = field(default_factory=time.monotonic)
+    asked: object = None
 
     def send(self, status: int, kind: bytes, body: bytes, more: bytes = b"") -> None:
         """Answer. `kind`: the content type; `more`: further headers, a line each."""
@@ -307,7 +300,7 @@ class Connection(asyncio.Protocol):
     def _exchange(self, body: bytes) -> Exchange:
         parser = self._parser
         alive = parser.should_keep_alive() and parser.get_http_version() == "1.1"
-        return Exchange(self, parser.get_method(), self._target, self._headers, body, alive=alive)
+        return Exchange(self, parser.get_method(), self._target, self._headers, body, alive)
 
     def _count(self, size: int) -> None:
         """Count bytes of the head."""

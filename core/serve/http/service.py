@@ -7,6 +7,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -40,22 +41,20 @@ ADDRESSES = {
 }
 
 
+@dataclass(slots=True, eq=False)
 class Inference:
     """A request for inference: answered by an engine, refused, late, or left by its client."""
 
-    __slots__ = ("exchange", "kind", "model", "request", "service", "waiting")
+    service: Service
+    model: Dispatcher
+    exchange: Exchange
+    request: Request
+    kind: bytes
+    waiting: Waiting[Asked] = field(init=False)
 
-    def __init__(
-        self, service: Service, model: Dispatcher, exchange: Exchange, request: Request, kind: bytes
-    ) -> None:
-        self.service, self.model, self.exchange = service, model, exchange
-        self.request, self.kind = request, kind
-        self.waiting: Waiting[Asked] = Waiting(
-            self,
-            len(request),
-            exchange.since + service.timeout,
-            exchange.since,
-        )
+    def __post_init__(self) -> None:
+        since = self.exchange.since
+        self.waiting = Waiting(self, len(self.request), since + self.service.timeout, since)
 
     def answer(self, reply: Reply) -> None:
         """Send an engine's reply."""

@@ -11,6 +11,7 @@ import pytest
 
 from abw.core.serve import dispatch
 from abw.core.serve.answers import Reply
+from abw.core.serve.fleet import Plan
 from abw.core.serve.link import Asked
 from abw.core.serve.process import main
 from abw.core.serve.queue import Waiting
@@ -49,7 +50,7 @@ def test_an_engine_that_is_busy_for_nobody_is_replaced(monkeypatch: pytest.Monke
     monkeypatch.setattr(dispatch, "STUCK", 0.3)
 
     async def serve() -> list[int]:
-        dispatcher = dispatch.Dispatcher(Loading("stuck"), Limits(), __name__)
+        dispatcher = dispatch.Dispatcher(Plan(Loading("stuck"), Limits(), __name__))
         task = asyncio.create_task(dispatcher.run())
         found = []
         for text, wanted in (("a", True), ("stuck", False), ("b", True)):
