@@ -125,12 +125,12 @@ def compare_with_reference(
     if not worst.error <= limit:  # numbers that nearly cancel may be why
         worst = furthest(shaken_runs(graph, params))
     if not worst.error <= limit:
-        coarse = f"weights of {precision} may be too coarse for this model: see without --precision. "
+        coarse = f"weights of {precision} may be too coarse for this model: run it without --precision. "
         raise AbwError(
             f"executor '{executor.name}' is wrong: output '{worst.output}' of type '{worst.type}' "
-            f"differs from the reference by {worst.error:.2e} of its root mean square, beside what rounding "
-            f"to single precision can do there (allowed: {limit:.0e})",
-            hint=("It" if precision == "float32" else coarse + "Else it")
+            f"differs from the reference by {worst.error:.2e} of its root mean square, more than rounding "
+            f"to single precision explains (allowed: {limit:.0e})",
+            hint=("It" if precision == "float32" else coarse + "Otherwise it")
             + " is a defect of abw: please report it with the spec and the data",
         )
     return (found.error if math.isfinite(found.error) else worst.error), expected
