@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,6 +20,7 @@ from abw.bench.rates import read_seconds
 from abw.bench.rows import Row, Rows
 from abw.bench.timing import Peak, interleaved
 from abw.bench.workloads import ready
+from abw.core.api import load
 from abw.core.base.errors import AbwError
 from abw.core.graph.graph import Graph
 from abw.core.plan.arenas import arenas_of
@@ -73,8 +74,8 @@ def growth(data: DataDir, specs: SpecsDir = SPECS, runs: Runs = 7) -> Rows:
     """Time rounds of growing models, compared with PyTorch batched by hand.
 
     CPU time of one thread, medians of interleaved runs with equal decisions. Rates and factors cover growth
-    only, `whole` goes from instances to finished ones; `limit` is the longer of products at the peak and
-    reading all weights in each round.
+    only, `whole` goes from instances to finished ones, `call` from texts to outputs by one pass; `limit` is
+    the longer of products at the peak and reading all weights in each round.
     """
     peak = Peak()
     for text, (hidden, words), batch in product((GREEDY, BEAM), SIZES, BATCHES):
@@ -93,7 +94,10 @@ class Growing:
             spec.write_text(placed, encoding="utf-8")
             overrides = Overrides(dims, batch=instances, limit=instances, allow_outside=True)
             self.ready = ready(open_model(spec, overrides))
+            self.model = load(spec, dims=dims, batch=instances, threads=1, allow_outside=True)
         self.workload = self.ready.read()
+        with file.open(encoding="utf-8") as lines:
+            self.texts = [line.rstrip("\n") for line in islice(lines, instances)]
         assert self.workload.growing is not None
         compiled = self.ready.executor.rounds(self.workload.growing.growth_model)
         if isinstance(compiled, str):
@@ -120,6 +124,10 @@ class Growing:
         of = self.workload.binding, self.workload.growing, self.ready.executor, batched
         return grow(*of, 0, len(self.workload.instances))
 
+    def call(self) -> list[list[int]]:
+        """Decode the texts by a call from Python: one pass from the second time on."""
+        return [words[words >= 0].tolist() for words in self.model(self.texts)["words"]]
+
     def at_least(self, lengths: list[int], peak: float) -> float:
         """Seconds of rounds in which so many steps of each sentence are computed.
 
@@ -142,11 +150,13 @@ def decoding(growing: Growing, hidden: int, words: int, peak: Peak, runs: int) -
     said = _decided(made)
     lengths = [len(row) for row in said]
     given = named(growing.ready.networks.network, growing.ready.params), _first(made), np.array(lengths)
-    work: dict[str, Callable[[], object]] = {"whole": growing.run, "peak": peak}
+    work: dict[str, Callable[[], object]] = {"whole": growing.run, "call": growing.call, "peak": peak}
     if torch := torch_or_none():
         work["torch"] = (Beam if beam else Greedy)(torch, *given).run
         if work["torch"]() != said:
             raise AbwError("PyTorch decides otherwise than abw")
+    if growing.call() != said or growing.call() != said:
+        raise AbwError("a call decides otherwise than the rounds")
     growing.rounds.clear()
     seconds = interleaved(work, runs, warming=1)
     ours, least = median(growing.rounds), growing.at_least(lengths, peak.flops())
@@ -159,6 +169,7 @@ def decoding(growing: Growing, hidden: int, words: int, peak: Peak, runs: int) -
         of_limit_share=None if beam else least / ours,
         over_torch_times=seconds["torch"] / ours if torch else None,
         whole_per_second=sum(lengths) / seconds["whole"],
+        call_per_second=sum(lengths) / seconds["call"],
     )
 
 
