@@ -1,4 +1,4 @@
-"""Some of a graph's nodes as a graph of their own."""
+"""Some nodes as a graph of their own: a part of a graph, or nodes that were appended."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from abw.core.graph.dag import build_dag
 from abw.core.graph.dag import part as part_of_dag
 from abw.core.graph.graph import Distinct, Graph, Ints, ResultRefs
+from abw.core.ir.network import Network
 
 
 def part(graph: Graph, inside: NDArray[np.bool_]) -> tuple[Graph, Ints]:
@@ -43,6 +44,41 @@ def part(graph: Graph, inside: NDArray[np.bool_]) -> tuple[Graph, Ints]:
         results=(),
     )
     return made, outer
+
+
+def appended(
+    network: Network,
+    nodes: tuple[Ints, Ints, Ints, Ints, Ints],
+    first: int,
+    instances: int,
+    given: tuple[NDArray[np.float32], ...],
+) -> tuple[Graph, Ints, Ints]:
+    """Nodes numbered from `first` on as a graph, in the order of their types; what they read of earlier ones;
+    and the number of each in the graph (n,).
+
+    `nodes` are their types, vertices and instances (n,), where their operands begin (n + 1,), and these, each
+    after what it reads. The graph's own reference `n * width + i` is the i-th that it reads of earlier nodes.
+    Linear in nodes and operands.
+    """
+    type, vertex, instance, begins, operand = nodes
+    n, width = len(type), network.width
+    order = np.argsort(type, kind="stable")
+    local = np.empty(n, np.int32)
+    local[order] = np.arange(n)
+    sizes = np.diff(begins)[order]
+    ptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
+    operand = operand[np.arange(ptr[-1]) + np.repeat(begins[:-1][order] - ptr[:-1], sizes)]
+    inside = operand >= first * width
+    outside = (operand >= 0) & ~inside
+    node, output = np.divmod(operand[inside] - first * width, width)
+    outer, which = np.unique(operand[outside], return_inverse=True)
+    operand[inside], operand[outside] = local[node] * width + output, n * width + which
+    reader = np.repeat(np.arange(n, dtype=np.int32), sizes)[inside]
+    counts = np.bincount(type, minlength=len(network.types))
+    type_ptr = np.append(0, np.cumsum(counts)).astype(np.int32)
+    dag = build_dag(tuple(t.name for t in network.types), type[order], local[node], reader)
+    of = network, type_ptr, vertex[order], instance[order], (), instances, dag, ptr, operand
+    return Graph(*of, given=given), outer, local
 
 
 def unified(graph: Graph, stands: Ints) -> Graph:

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import InstanceError, Problem
 from abw.core.data.instances import Ints
-from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
 from abw.core.graph.growing import state as at
 from abw.core.graph.growing import walk
 from abw.core.graph.growing.batch import Batch, decoded
 from abw.core.graph.growing.names import ValueColumn
 from abw.core.graph.growing.share import Share
+from abw.core.graph.part import appended
 from abw.core.ir.growth import Decision
 
 # The values of m references, all of one shape: (m, *shape).
@@ -111,40 +111,10 @@ class Rounds:
         count, operands = int(share.words[at.NODE_COUNT]), int(share.words[at.OPERANDS])
         types, vertex = types[:count], vertex[:count]
         ptr, operand = np.append(0, ends[:count]).astype(np.int32), operand[:operands]
-        order = np.argsort(types, kind="stable")
-        local = np.empty(count, np.int32)
-        local[order] = np.arange(count, dtype=np.int32)
-        if (np.diff(types) < 0).any():  # steps are not in the order of types
-            sizes = np.diff(ptr)[order]
-            begins = np.append(0, np.cumsum(sizes)).astype(np.int32)
-            operand = operand[np.arange(operands) + np.repeat(ptr[order] - begins[:-1], sizes)]
-            ptr = begins
-        outer = self._renamed(operand, taken, local)
-        return Round(
-            self._graph(types[order], vertex[order], ptr, operand, given), outer, types, vertex, local
-        )
-
-    def _renamed(self, operand: Ints, taken: int, local: Ints) -> Ints:
-        """Let operands be references of the round's graph; those of earlier nodes."""
-        width = self.model.network.width
-        earlier, own = (operand >= 0) & (operand < taken * width), operand >= taken * width
-        outer, number = np.unique(operand[earlier], return_inverse=True)
-        node, output = np.divmod(operand[own] - taken * width, width)
-        operand[own] = local[node] * width + output
-        operand[earlier] = len(local) * width + number
-        return outer.astype(np.int32)
-
-    def _graph(self, types: Ints, vertex: Ints, ptr: Ints, operand: Ints, given: Given) -> Graph:
-        """Nodes in the order of their types as a graph of their own."""
-        network = self.model.network
-        target = np.repeat(np.arange(len(vertex), dtype=np.int32), np.diff(ptr))
-        inside = (operand >= 0) & (operand < len(vertex) * network.width)
-        source = operand[inside] // network.width
-        dag = build_dag(tuple(t.name for t in network.types), types, source, target[inside])
-        sizes = np.bincount(types, minlength=len(network.types))
-        type_ptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
-        owner = self.batch.columns["instance"][vertex]
-        return Graph(network, type_ptr, vertex, owner, (), len(self.batch), dag, ptr, operand, given=given)
+        owner, network = self.batch.columns["instance"][vertex], self.model.network
+        nodes = types, vertex, owner, ptr, operand
+        graph, outer, local = appended(network, nodes, taken, len(self.batch), given)
+        return Round(graph, outer, types, vertex, local)
 
     def _refuse_unfed(self) -> None:
         words = self.share.words

@@ -12,9 +12,9 @@ from abw.core.base.progress import Clock
 from abw.core.exec.interface import Array, Executor, Picked, Tape
 from abw.core.exec.params import Params, constant_value
 from abw.core.exec.planned_tape import PlannedTape
-from abw.core.graph.dag import build_dag
 from abw.core.graph.equal.consing import LEAST_NODES, Consing, DedupMode, Patience, distinct, worth
-from abw.core.graph.graph import Distinct, Graph
+from abw.core.graph.graph import Graph
+from abw.core.graph.part import appended, unified
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import arenas_of
 from abw.core.plan.counts import Counts
@@ -89,7 +89,6 @@ class Engine:
         What the run has computed is computed again, once something else is to be.
         """
         self.cells, self.params, self.network = cells, params, self._executed_network(cells)
-        self._names = tuple(t.name for t in self.network.types)
         self._reads = reads_of(cells)
         self.planned = PlannedTape(self.network, self._executor)
         self.equal = Consing(self.network)
@@ -332,17 +331,8 @@ class Engine:
 
         Of equal nodes it has the one that was executed: see `Graph.distinct`.
         """
-        segment = joined(self.segments)
-        graph = self._distinct_graph(segment)
-        if not self._looking or not len(segment):
-            return graph
-        order = np.argsort(segment.type, kind="stable")
-        counts = np.bincount(segment.type, minlength=len(self._names))
-        number = np.empty(len(segment), np.int32)
-        number[graph.vertex] = np.arange(len(graph))
-        place = number[self.equal.same[order]] - graph.type_ptr[segment.type[order]]
-        type_ptr = np.append(0, np.cumsum(counts)).astype(np.int32)
-        return replace(graph, distinct=Distinct(type_ptr, segment.instance[order], place.astype(np.int32)))
+        graph, _, local = self.graph(joined(self.segments))
+        return unified(graph, local[self.equal.same[graph.vertex]]) if self._looking else graph
 
     def _canonical(self, segment: Segment) -> Segment:
         """A segment that was executed, with operands that are values of nodes that stand for themselves."""
@@ -454,30 +444,10 @@ class Engine:
         """
         if given is None:
             segment, given = self._inputs.split(self.network, segment)
-        n, width = len(segment), self.network.width
-        order = np.argsort(segment.type, kind="stable")
-        local = np.empty(n, np.int32)
-        local[order] = np.arange(n)
-        ptr, operand = segment.operands(order)
-        inside = operand >= segment.first * width
-        outside = (operand >= 0) & ~inside
-        node, output = np.divmod(operand[inside] - segment.first * width, width)
-        outer, which = np.unique(operand[outside], return_inverse=True)
-        operand[inside], operand[outside] = local[node] * width + output, n * width + which
-        reader = np.repeat(np.arange(n, dtype=np.int32), np.diff(ptr))[inside]
-        counts = np.bincount(segment.type, minlength=len(self._names))
-        graph = Graph(
-            self.network,
-            np.append(0, np.cumsum(counts)).astype(np.int32),
-            order.astype(np.int32) + np.int32(segment.first),
-            segment.instance[order],
-            (),
-            int(segment.instance.max(initial=0)) + 1,
-            build_dag(self._names, segment.type[order], local[node], reader),
-            ptr,
-            operand,
-            given=given,
-        )
+        vertex = np.arange(segment.first, segment.first + len(segment), dtype=np.int32)
+        nodes = segment.type, vertex, segment.instance, segment.operand_ptr, segment.operand
+        instances = int(segment.instance.max(initial=0)) + 1
+        graph, outer, local = appended(self.network, nodes, segment.first, instances, given)
         return graph, outer.astype(np.int64), local
 
 

@@ -91,6 +91,7 @@ class GraphEngine(Engine):
                 self._known, self._held = {}, 0
             reader = np.repeat(np.arange(len(types), dtype=np.int32), sizes)[read >= 0]
             source = (read[read >= 0] // self.network.width).astype(np.int32)
-            found = self._known[key] = self._policy.schedule(build_dag(self._names, types, source, reader))
+            names = tuple(t.name for t in self.network.types)
+            found = self._known[key] = self._policy.schedule(build_dag(names, types, source, reader))
             self._held += len(types)
         return found
