@@ -63,6 +63,11 @@ class Watch:
             f"{r.where or r.name}: one operation at a time: {r.why}" for r in self._cells.regions if r.why
         ]
         found += [f"{name} is not rewritten: {why}" for name, why in self._rewriter.unwritten.items()]
+        if self._cells.waited > len(items):
+            times = self._cells.waited / len(items)
+            found.append(
+                f"numbers are asked for {times:.0f} times an instance: ask once, torch.stack(values).tolist()"
+            )
         if len(items) < FEW:
             found.append(f"{len(items)} run together: give more instances to a call, and a larger batch=…")
         return found

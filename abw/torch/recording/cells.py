@@ -462,7 +462,7 @@ class Cells:
 
     def begin(self) -> None:
         """Get ready for a mini-batch, with the parameters as they are."""
-        self.stale = False
+        self.stale, self.waited = False, 0
         self._given.clear()
         self._shared.clear()
         self._shared_zeros.clear()
@@ -479,6 +479,7 @@ class Cells:
 
     def waits(self) -> None:
         """Prepare for a program's wait; returns at once if everything is recorded again."""
+        self.waited += 1
         if self.stale:
             raise RestartError
 
