@@ -13,7 +13,7 @@ from abw.core.exec.cpu.target import get_target
 from abw.core.exec.memory import on_huge_pages
 from abw.core.jit.pointers import address
 from abw.core.plan.plan import Plan
-from abw.core.run.footprint import packed_bytes
+from abw.core.run.observing.footprint import packed_bytes
 
 # Vectors read in a turn, each added to a sum of its own: the sums do not wait for each other.
 CHAINS = 8

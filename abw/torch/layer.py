@@ -20,6 +20,7 @@ import torch
 from abw.core import api
 from abw.core.exec.values import single
 from abw.core.graph.graph import Graph
+from abw.core.loaded import Given
 from abw.core.policy.registry import get_policy
 from abw.core.train.backward import Backward, Half
 from abw.core.train.checkpoint import named
@@ -69,7 +70,7 @@ class Layer(torch.nn.Module):
             if not shared.is_shared():  # by several processes: they go on sharing it
                 shared.data = torch.from_numpy(value)
 
-    def forward(self, instances: api.Given) -> Mapping[str, torch.Tensor]:
+    def forward(self, instances: Given) -> Mapping[str, torch.Tensor]:
         """Return the outputs of some instances by name, (m, *shape), in the order of the instances.
 
         Errors: those of calls of `LoadedModel`; RuntimeError for parameters that are not float32 on the
@@ -79,7 +80,7 @@ class Layer(torch.nn.Module):
             return torch.compiler.disable(self._forward)(instances)  # type: ignore[no-any-return]
         return self._forward(instances)
 
-    def _forward(self, instances: api.Given) -> Mapping[str, torch.Tensor]:
+    def _forward(self, instances: Given) -> Mapping[str, torch.Tensor]:
         graph = self.model.graph(instances)
         names = tuple(self.passes.training.losses)
         values = _Run.apply(self, graph, *self._shared())

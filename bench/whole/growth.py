@@ -25,8 +25,8 @@ from abw.core.base.errors import AbwError
 from abw.core.graph.graph import Graph
 from abw.core.plan.arenas import arenas_of
 from abw.core.policy.schedule import Schedule
-from abw.core.run.footprint import packed_bytes
 from abw.core.run.growing.grow import Grown, grow
+from abw.core.run.observing.footprint import packed_bytes
 from abw.core.run.workload import open_model
 from abw.core.spec.load import Overrides
 from abw.core.train.checkpoint import named

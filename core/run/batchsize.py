@@ -20,8 +20,8 @@ from abw.core.plan.plan import Plan, plan
 from abw.core.policy.cost import Cost, cost_of
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy, Schedule
-from abw.core.run.footprint import Footprint, footprint, footprint_of
 from abw.core.run.minibatches import planned, run_all
+from abw.core.run.observing.footprint import Footprint, footprint, footprint_of
 from abw.core.run.workload import Workload
 
 # The largest mini-batch that is tried.

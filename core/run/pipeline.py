@@ -28,11 +28,11 @@ from abw.core.policy.rules.depth import Depth
 from abw.core.run.batchsize import LARGEST, SHARE, choose, try_growing, try_sizes
 from abw.core.run.checks import refuse_weights
 from abw.core.run.columns import columns_of
-from abw.core.run.footprint import require_weights
 from abw.core.run.hoisting import hoist_where_it_pays, hoisted_types, may_hoist
 from abw.core.run.learning import Asked, Learned, chosen_policy, kept_policy, train
 from abw.core.run.minibatches import planned, run_all
-from abw.core.run.observers import COMPARED, Growing, Resident, Timeline, usual_observers
+from abw.core.run.observing.footprint import require_weights
+from abw.core.run.observing.observers import COMPARED, Growing, Resident, Timeline, usual_observers
 from abw.core.run.onepass.onepass import Passes
 from abw.core.run.options import RunOptions as RunOptions
 from abw.core.run.precompile import BOUND, PLAN, Beside, compiling_beside

@@ -20,8 +20,8 @@ from abw.core.exec.registry import get_executor
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.ir.model import Model
 from abw.core.policy.schedule import Policy
-from abw.core.run.footprint import require_weights
 from abw.core.run.learning import policy_of
+from abw.core.run.observing.footprint import require_weights
 from abw.core.run.options import RunOptions
 from abw.core.run.workload import Workload, open_model, open_sample
 from abw.core.scale.worker import Bundle, Parcel, parcel, stamp_of

@@ -35,7 +35,7 @@ from abw.core.program.session import DEFAULT_GRANULARITY, ProgramGranularity
 from abw.core.program.session import Ran as Executed
 from abw.core.program.verify import arrays_of, verify
 from abw.core.run.checks import refuse_weights
-from abw.core.run.observers import usual_observers
+from abw.core.run.observing.observers import usual_observers
 from abw.core.run.options import CommonOptions
 from abw.core.run.run import (
     Given,

@@ -11,7 +11,7 @@ A run's folder `NNNN-model/` holds:
   the ready nodes by type before each step; where equal nodes were left out also `stands`, `stands_instance`
   and perhaps `part` (`abw.core.store.checked.Equal`);
 - `times/NNNN.npz`, where the run was profiled or traced: when each batch of these was executed, and on which
-  thread (`abw.core.run.trace`);
+  thread (`abw.core.run.observing.trace`);
 - `growth/NNNN.npz`, of each of these that has grown: in which round what came, and every decision with its
   margin (`abw.core.store.history`);
 - `outputs.npz`, as `docs/outputs.md` describes it, of a program `outputs.jsonl`, unless they went elsewhere;

@@ -34,7 +34,7 @@ from abw.core.run.dedup import DedupMode
 from abw.core.run.hoisting import hoisted_types
 from abw.core.run.learning import Choice, named_policy
 from abw.core.run.minibatches import history_again
-from abw.core.run.trace import load_times
+from abw.core.run.observing.trace import load_times
 from abw.core.run.workload import grows_at_random
 from abw.core.script.inspect import inspect_batch
 from abw.core.script.run import ProgramOptions

@@ -35,10 +35,10 @@ from abw.core.policy.registry import CHOSEN, get_policy
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy
 from abw.core.run.dedup import DedupMode
-from abw.core.run.footprint import Footprint, footprint, forecast, grown_footprint, numbers_of
 from abw.core.run.hoisting import hoist_where_it_pays, hoisted_types, may_hoist
 from abw.core.run.learning import Asked, kept_policy, launch_seconds
 from abw.core.run.minibatches import TOGETHER
+from abw.core.run.observing.footprint import Footprint, footprint, forecast, grown_footprint, numbers_of
 from abw.core.run.onepass.onepass import refusal, texts_refusal
 from abw.core.run.parallel import should_parallelise
 from abw.core.run.streaming import read_ahead

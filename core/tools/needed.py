@@ -14,7 +14,7 @@ from abw.core.ir.network import LISTED
 from abw.core.plan.arenas import arenas_of
 from abw.core.plan.plan import outputs_to_keep, plan
 from abw.core.policy.schedule import Schedule
-from abw.core.run.footprint import footprint, weight_bytes
+from abw.core.run.observing.footprint import footprint, weight_bytes
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]

@@ -17,8 +17,8 @@ from abw.core.exec.registry import executor_of
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.run.columns import columns_of
-from abw.core.run.footprint import require_weights
 from abw.core.run.minibatches import run_all
+from abw.core.run.observing.footprint import require_weights
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 from abw.core.store.outputs import Column, Output, outputs_of

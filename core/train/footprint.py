@@ -20,7 +20,8 @@ from abw.core.exec.lower.rows import row_floats
 from abw.core.grad.network import training_network
 from abw.core.plan.plan import outputs_to_keep, plan
 from abw.core.policy.registry import get_policy
-from abw.core.run.footprint import (
+from abw.core.run.minibatches import TOGETHER
+from abw.core.run.observing.footprint import (
     CACHE_BYTES,
     LANES,
     VERTEX_BYTES,
@@ -28,7 +29,6 @@ from abw.core.run.footprint import (
     numbers_of,
     packed_bytes,
 )
-from abw.core.run.minibatches import TOGETHER
 from abw.core.run.workload import open_workload
 from abw.core.train.backward import Passes, passes_of
 from abw.core.train.dropout import Dropout

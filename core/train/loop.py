@@ -26,8 +26,8 @@ from abw.core.exec.gradient import Gradient
 from abw.core.exec.params import Params
 from abw.core.ir.network import Network
 from abw.core.ir.training import Training
-from abw.core.run.footprint import PlanCache
 from abw.core.run.minibatches import together
+from abw.core.run.observing.footprint import PlanCache
 from abw.core.run.workload import Workload, open_workload
 from abw.core.store.trainings import BEST
 from abw.core.train.checkpoint import SPEED, Position, load_checkpoint, named, save_checkpoint

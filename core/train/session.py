@@ -24,8 +24,8 @@ from abw.core.exec.trained import load_weights, make_params
 from abw.core.ir.model import Model
 from abw.core.policy.schedule import Policy
 from abw.core.run.dedup import DedupMode
-from abw.core.run.footprint import require_weights
 from abw.core.run.learning import Asked, launch_seconds, phase_seconds, policy_of
+from abw.core.run.observing.footprint import require_weights
 from abw.core.run.run import versions
 from abw.core.run.workload import Networks, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides

@@ -31,7 +31,7 @@ from abw.bench.workloads import (
 from abw.core.base.errors import AbwError
 from abw.core.plan.counts import programs_of
 from abw.core.plan.plan import plan
-from abw.core.run.footprint import packed_bytes
+from abw.core.run.observing.footprint import packed_bytes
 from abw.core.run.workload import open_model
 from abw.core.spec.load import Overrides
 from tests.bench.conftest import by_table

@@ -70,7 +70,7 @@ def test_only_mini_batches_that_are_kept_are_looked_at_as_a_whole(
 ) -> None:
     every = abw(*GREEDY, "--json").json()
     assert every["mini_batches"] == 3 and every["lower_bound"] == every["kept_lower_bound"]
-    monkeypatch.setattr("abw.core.run.observers.KEPT", 1)
+    monkeypatch.setattr("abw.core.run.observing.observers.KEPT", 1)
     report = abw(*GREEDY, "--json").json()
     for name in ("mini_batches", "nodes", "batches", "launches", "memory_kernels", "bytes_moved", "growth"):
         assert report[name] == every[name]

@@ -13,7 +13,7 @@ import abw as library
 from abw.core.base.errors import AbwError
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.precision import ALLOWED, Precision
-from abw.core.run.footprint import numbers_of, packed_bytes
+from abw.core.run.observing.footprint import numbers_of, packed_bytes
 from abw.core.serve.program import opened_program
 from abw.core.serve.settings import Limits, Loading
 from tests.cli.conftest import Abw

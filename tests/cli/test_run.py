@@ -164,6 +164,7 @@ def test_a_wrong_result_fails_the_verification_and_keeps_no_run(
 ) -> None:
     """Swaps two operand rows between planning and execution."""
     from abw.core.run import checks, minibatches
+    from abw.core.run.onepass.onepass import Passes
 
     def swapped(graph: Graph, schedule: Schedule, keep: None) -> Plan:
         planned = plan(graph, schedule, keep)
@@ -173,6 +174,7 @@ def test_a_wrong_result_fails_the_verification_and_keeps_no_run(
             planned.index[[low, low + 1]] = planned.index[[low + 1, low]]
         return planned
 
+    monkeypatch.setattr(Passes, "of", lambda *_: None)
     monkeypatch.setattr(minibatches, "plan", swapped)
     monkeypatch.setattr(checks, "check_plan", lambda graph, planned: None)
     done = abw(*SMALL, "--verify")

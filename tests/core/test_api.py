@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import abw
-from abw.core import api
+from abw.core import api, loaded
 from abw.core.base.errors import AbwError, DataError, InstanceError
 from abw.core.graph.dag import Dag
 from abw.core.policy.check import check_schedule
@@ -107,7 +107,7 @@ def test_objects_lines_and_files_are_the_same(tmp_path: Path) -> None:
 
 def test_a_stream_gives_the_same_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = abw.load("specs/treelstm.yaml", dims={"hidden": 8}, batch=2)
-    monkeypatch.setattr(api, "read_ahead", lambda batch: (batch, batch))
+    monkeypatch.setattr(loaded, "read_ahead", lambda batch: (batch, batch))
     file = tmp_path / "trees.txt"
     file.write_text("\n".join(LINES * 2))
     pieces = list(model.stream(file))
@@ -120,7 +120,7 @@ def test_a_model_may_be_called_while_its_stream_is_not_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its threads go on meanwhile, in memory of their own."""
-    monkeypatch.setattr(api, "read_ahead", lambda batch: (2 * batch, 2 * batch))
+    monkeypatch.setattr(loaded, "read_ahead", lambda batch: (2 * batch, 2 * batch))
     monkeypatch.setattr(parallel, "LEAST", 0)
     file = tmp_path / "trees.txt"
     file.write_text("\n".join(LINES * 40))

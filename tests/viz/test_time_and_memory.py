@@ -13,8 +13,8 @@ from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Executed
 from abw.core.plan.arenas import arenas_of
 from abw.core.policy.schedule import Schedule
+from abw.core.run.observing.trace import load_times, save_times
 from abw.core.run.pipeline import RunOptions, run
-from abw.core.run.trace import load_times, save_times
 from abw.core.spec.load import Overrides
 from abw.core.store.runs import find_run
 from abw.core.tools.needed import batch_of, bytes_picture

@@ -24,7 +24,7 @@ from abw.core.policy.registry import CHOSEN, LEARNED
 from abw.core.policy.schedule import Schedule, in_rounds
 from abw.core.run.learning import Choice, named_policy
 from abw.core.run.minibatches import history_again
-from abw.core.run.trace import load_times
+from abw.core.run.observing.trace import load_times
 from abw.core.run.workload import grows_at_random
 from abw.core.script.inspect import inspect_batch
 from abw.core.script.run import ProgramOptions

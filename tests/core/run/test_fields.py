@@ -82,7 +82,7 @@ def test_numpy_says_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if executor == "cuda":
-        monkeypatch.setattr("abw.core.api.executor_of", lambda *_: CudaExecutor(SimulatedDevice()))
+        monkeypatch.setattr("abw.core.loaded.executor_of", lambda *_: CudaExecutor(SimulatedDevice()))
     model = abw.load(spec, executor=executor, granularity=granularity, policy="agenda")
     for given in (Path(spec.parent / "data.jsonl"), lines()):
         outputs = model(given)["h"]

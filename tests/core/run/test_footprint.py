@@ -13,7 +13,7 @@ from abw.core.exec.lower.rows import row_floats
 from abw.core.exec.params import init_params
 from abw.core.plan.plan import plan, results_of
 from abw.core.policy.rules.critical import Critical
-from abw.core.run.footprint import LANES, footprint
+from abw.core.run.observing.footprint import LANES, footprint
 from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
 

@@ -12,7 +12,7 @@ from abw.core.exec.params import init_params
 from abw.core.exec.registry import get_executor
 from abw.core.policy.registry import get_policy
 from abw.core.run import minibatches
-from abw.core.run.footprint import PlanCache, footprint_of
+from abw.core.run.observing.footprint import PlanCache, footprint_of
 from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 

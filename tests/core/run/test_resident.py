@@ -9,8 +9,8 @@ import pytest
 
 from abw.cli.profile import chosen_marks
 from abw.core.base.memory import resident
-from abw.core.run import observers as module
-from abw.core.run.observers import MARKS, Resident
+from abw.core.run.observing import observers as module
+from abw.core.run.observing.observers import MARKS, Resident
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.spec.load import Overrides
 from abw.core.store.runs import find_run

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from abw.core.policy.registry import get_policy
-from abw.core.run.footprint import PlanCache
+from abw.core.run.observing.footprint import PlanCache
 from abw.core.run.workload import open_workload
 from abw.core.spec.load import Overrides
 from abw.core.train.check import check_gradients

@@ -13,7 +13,7 @@ import pytest
 from abw.core.base import memory
 from abw.core.base.errors import AbwError
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.run.footprint import footprint, packed_bytes
+from abw.core.run.observing.footprint import footprint, packed_bytes
 from abw.core.spec.load import Overrides
 from abw.core.tools.inspect import inspect
 from abw.core.train.footprint import (

@@ -29,8 +29,8 @@ from abw.core.policy.learned.policyfile import read_any
 from abw.core.policy.rules.depth import Depth
 from abw.core.policy.rules.frugal import Frugal
 from abw.core.policy.rules.linear import Linear
+from abw.core.run.observing.trace import load_times, save_times
 from abw.core.run.pipeline import RunOptions, run
-from abw.core.run.trace import load_times, save_times
 from abw.core.spec.load import Overrides
 from abw.core.store.runs import find_run, list_runs
 from abw.core.tools.explain import explain_run

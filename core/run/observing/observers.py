@@ -16,11 +16,11 @@ from abw.core.ir.growth import Growth
 from abw.core.ir.network import Network
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import ready_counts
-from abw.core.run.footprint import Footprint, footprint_of
+from abw.core.run.observing.footprint import Footprint, footprint_of
+from abw.core.run.observing.trace import TRACED, save_times, write_trace
 from abw.core.run.options import CommonOptions
 from abw.core.run.run import KEPT, Observer, Ran
 from abw.core.run.streaming import RanModel
-from abw.core.run.trace import TRACED, save_times, write_trace
 from abw.core.store.grown import GrownWriter
 from abw.core.store.runs import save_batch
 

@@ -1,0 +1,1 @@
+"""What is measured, compared, checked and written during a run."""
