@@ -55,9 +55,8 @@ _PLAN, _NODE, _MORE, _LIST, _OBJECT, _ARRAY = range(6)
     LARGE, NOTHING,
 ) = range(14)  # fmt: skip
 _VERTICES, _VALUES, _HARD, _LINES = range(4)
-_SLOTS = 512
+_SLOTS, _TAB, _RETURN = 512, 9, 13
 _MIX, _SHIFT, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(55), np.uint64(32)
-_TAB, _RETURN = 9, 13
 _KINDS = SCHEMAS["plans"].kinds
 OTHER = _KINDS.index(plans.OTHER)
 NUMBERS = (*plans.NODE_NUMBERS, *plans.PLAN_NUMBERS)

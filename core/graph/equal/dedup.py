@@ -465,23 +465,23 @@ def _rename(references: Ints, stands: Ints, shift: int) -> None:
 @njit
 def _equal_rows(rows: Ints, table: Ints, first: Ints) -> None:
     """For each of the rows (n, words) the number of the first that has the same bits."""
+    last = rows.shape[1] - 1
     for i in range(len(rows)):
-        h = np.uint64(MIX)
-        for word in rows[i]:
-            h = h * np.uint64(SPREAD) + np.uint64(np.uint32(word))
-        p, found = _spread(h, len(table)), i
-        while table[p] >= 0:
-            w = int(table[p])
+        h = np.uint64(MIX) + np.uint64(np.uint32(rows[i, last]))
+        for j in range(0, last, 2):
+            pair = np.uint64(np.uint32(rows[i, j])) << np.uint64(32) | np.uint64(np.uint32(rows[i, j + 1]))
+            h = h * np.uint64(SPREAD) + pair
+        p = _spread(h, len(table))
+        while True:
+            found = int(table[p])
+            found = found if found >= 0 else i
             same = True
-            for j in range(rows.shape[1]):
-                same &= rows[i, j] == rows[w, j]
+            for j in range(last + 1):
+                same &= rows[i, j] == rows[found, j]
             if same:
-                found = w
                 break
             p = (p + 1) & (len(table) - 1)
-        if found == i:
-            table[p] = i
-        first[i] = found
+        table[p] = first[i] = found
 
 
 @njit
