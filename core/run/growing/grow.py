@@ -38,7 +38,7 @@ from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
-from abw.core.run.dedup import Deduplicator
+from abw.core.run.dedup import LOOKED_AT, Deduplicator
 
 References = NDArray[np.integer[Any]]
 # The batches of a graph, by the run's policy.
@@ -223,7 +223,7 @@ class _Growing:
         if equal is not None:
             equal.grown = len(grown.result.nodes)
             if self.batch.looks:
-                equal.note(equal.grown, self.spared, GROWN)
+                equal.note(equal.grown, self.spared, GROWN + equal.looked_at - LOOKED_AT)
         return grown
 
     def _before(self) -> Graph:
