@@ -168,7 +168,7 @@ class Batched:
         for _ in range(MOST_ATTEMPTS):
             if self._rewriter.again:
                 self._run = self._rewriter.build()
-                self._rewriter.refuse_modes()
+            self._rewriter.refuse_modes()
             cells.begin()
             runner = done = None
             scopes = [scope for scope in self._rewriter.scopes.values() if "isinstance" not in scope]

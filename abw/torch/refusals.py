@@ -16,7 +16,7 @@ def refuse_unsupported(model: Any) -> None:
     """Refuse what is not a plain module in float32 on the CPU. Errors: AbwError."""
     if not isinstance(model, torch.nn.Module):
         raise AbwError(f"abw.torch.batch takes an nn.Module, not {type(model).__name__}")
-    if isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_orig_mod"):
+    if hasattr(model, "_orig_mod"):
         raise AbwError("the model is compiled by PyTorch", hint="give abw.torch.batch the module itself")
     if any(getattr(torch.nn.modules.module, f"_global{name}", None) for name in HOOKS):
         raise AbwError("PyTorch has hooks on all modules: they would not be called", hint="remove them first")
@@ -36,6 +36,8 @@ def refuse_unsupported(model: Any) -> None:
 
 
 def _refuse_module(name: str, module: torch.nn.Module) -> None:
+    if isinstance(module, torch.jit.ScriptModule):
+        raise AbwError(f"{name} is compiled by PyTorch", hint="give abw.torch.batch the module itself")
     if any(getattr(module, hooks, None) for hooks in HOOKS):
         raise AbwError(f"{name} has hooks: they would not be called", hint="remove them, or run without abw")
     if hasattr(module, "parametrizations"):

@@ -290,6 +290,18 @@ class Close(Base):
         return scores.argmax().item()
 
 
+class FlagsKept(Base):
+    def forward(self, words):
+        x, left = torch.zeros(6), torch.ones(6, dtype=torch.bool)
+        for w in words:
+            y = self.linear(self.word(w))
+            ends = left.bitwise_and(y > 0.1)
+            x, left = x + left * y, left & ~ends
+            if not left.any():
+                break
+        return x * (x > y), left
+
+
 class Orders(Base):
     def forward(self, words):
         x = torch.cumsum(self.embed(torch.tensor(words)), 0)
@@ -436,6 +448,7 @@ MODELS = {
     "sorted_": Sorted,
     "left": Left,
     "close": Close,
+    "flags_kept": FlagsKept,
     "gathered": Gathered,
     "orders": Orders,
     "out_of_range": OutOfRange,
@@ -477,6 +490,7 @@ TAKEN = [
     "cumsum",
     "sorted_",
     "gathered",
+    "flags_kept",
     "orders",
 ]
 NOT_TRAINED = ("masks", "alias", "relu_in_place", "mask_and_max", "factor")

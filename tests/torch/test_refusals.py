@@ -92,12 +92,26 @@ def test_hooks_parametrisations_types_and_devices_are_refused():
     torch.nn.utils.parametrizations.weight_norm(model.leaf)
     with pytest.raises(AbwError, match="leaf is parametrised"):
         batch(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = torch.nn.Sequential(torch.jit.script(torch.nn.Linear(2, 2)))
+    with pytest.raises(AbwError, match="0 is compiled by PyTorch"):
+        batch(compiled)
     with pytest.raises(AbwError, match=r"torch\.float64"):
         batch(five("tree")[0].double())
     with pytest.raises(AbwError, match="takes an nn"):
         batch(lambda tree: tree)
     with pytest.raises(AbwError, match="autocast"), torch.autocast("cpu"):
         batch(five("tree")[0])(*columns)
+
+
+def test_gradients_switched_off_inside_are_refused_after_a_call_without_gradients():
+    model = model_of("no_grad_inside")
+    fast = batch(model)
+    with torch.no_grad():
+        assert_alike([model(item) for item in ITEMS], fast(ITEMS))
+    with pytest.raises(AbwError, match=odd.REFUSED["no_grad_inside"]):
+        fast(ITEMS)
 
 
 def test_calls_that_make_no_sense_are_refused():

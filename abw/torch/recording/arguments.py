@@ -149,8 +149,11 @@ class Kinds:
             return ("constant", cls, repr(x) if cls is slice else x), x
         if issubclass(cls, torch.Tensor):
             return self._tensor(x, path, flat, trace)
-        if cls is Comparison:
-            return self._taken(x.tensor(), path, flat, trace)
+        if issubclass(cls, Comparison):
+            key, symbol = self._taken(x.tensor(), path, flat, trace)
+            if symbol is not None:
+                symbol.boolean = True
+            return ("flags", key), symbol
         if cls is Pair:
             raise CannotTrace(f"the pair of torch.{x.kind} is given to an operation: take its values")
         if cls is dict:

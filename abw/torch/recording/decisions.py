@@ -30,7 +30,8 @@ class Comparison(StandIn):
 
     def tensor(self) -> Any:
         """1 where it holds, else 0."""
-        return self.value.cells.op(f"__{self.how}__", self.value, self.limit)
+        found = self.value.cells.op(f"__{self.how}__", self.value, self.limit)
+        return found.value if isinstance(found, Flags) else found
 
     float = tensor
 
@@ -76,6 +77,21 @@ class Comparison(StandIn):
 
     def __float__(self) -> Any:
         return float(bool(self))
+
+
+class Flags(Comparison):
+    """Booleans that a cell computes as 0 and 1."""
+
+    __slots__ = ()
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value, "gt", 0.5)
+
+    def tensor(self) -> Any:
+        """The value itself."""
+        return self.value
+
+    float = tensor
 
 
 class Pair:

@@ -12,6 +12,7 @@ from abw.core.program.recording.values import Value
 from abw.core.spec.cells.builder import Number
 from abw.torch.recording.arguments import guard, has_values
 from abw.torch.recording.cells import MismatchError
+from abw.torch.recording.decisions import Flags
 from abw.torch.recording.standins import Concat, Ints, Stack
 from abw.torch.tracing.products import MaxPair
 from abw.torch.tracing.stages import Reduction, Step, stages
@@ -48,7 +49,8 @@ class _Writer:
             symbols,
         )
         self.scope: dict[str, Any] = {
-            "Concat": Concat, "Ints": Ints, "Stack": Stack, "Tensor": torch.Tensor, "alone": alone,
+            "Concat": Concat, "Flags": Flags, "Ints": Ints, "Stack": Stack, "Tensor": torch.Tensor,
+            "alone": alone,
             "as_class": self.cells.as_class, "cells": self.cells, "given": self.cells.given, "mask": mask,
             "viewed": self.cells.viewed, "write": self.cells.write, "MismatchError": MismatchError,
         }  # fmt: skip
@@ -114,7 +116,7 @@ class _Writer:
         if isinstance(x, Traced):
             if isinstance(x.v, Number) and x.v.value == 0.0 and K not in x.shape_:
                 return ("zeros", tuple(x.shape_))
-            if x.boolean and not self.region.one:
+            if x.boolean and K in x.shape_ and not self.region.one:
                 raise CannotTrace("booleans are used later")
             joined = self._concatenated(x)
             if joined:
@@ -289,6 +291,9 @@ class _Writer:
         return f"flat[{leaf.what[1]}]"
 
     def _output(self, x: Traced) -> str:
+        return f"Flags({self._value(x)})" if x.boolean and K not in x.shape_ else self._value(x)
+
+    def _value(self, x: Traced) -> str:
         n, shape = x.v.number, tuple(x.shape_)
         name, cls = self.name[n], self.classes[n]
         if K in shape:
@@ -342,7 +347,7 @@ class _Writer:
             t[0] == "tuple" and t[1] is tuple and len(t[2]) > 1 and all(x[0] == "value" for x in t[2])
         )
         exact = all(
-            K not in o.shape_ and tuple(o.shape_) == tuple(self.classes[o.v.number].shape)
+            not o.boolean and K not in o.shape_ and tuple(o.shape_) == tuple(self.classes[o.v.number].shape)
             for o in self.outputs
         )
         takes = [self.trace.leaves[r].what[:2] if r < FIRST else None for r in step.reads]
