@@ -247,11 +247,12 @@ def _names() -> Iterator[str]:
     yield "## Executors\n"
     yield from _list(_coded({n: e.summary for n, e in EXECUTORS.items()}))
     yield "## Presets\n"
+    yield "The systems that the paper compares (section 5), and abw:\n"
     rows = []
     for name, p in PRESETS.items():
         encoding = p.encoding if p.policy == LEARNED else ""
-        rows.append((f"`{name}`", p.policy, encoding, p.granularity, p.layout, p.executor, p.summary))
-    head = ("`--preset`", "policy", "encoding", "granularity", "layout", "executor", "is")
+        rows.append((f"`{name}`", p.policy, encoding, p.granularity, p.layout, p.executor))
+    head = ("`--preset`", "policy", "encoding", "granularity", "layout", "executor")
     yield from _table(head, rows)
 
 

@@ -9,7 +9,6 @@ from abw.core.policy.learned.states import ENCODINGS
 from abw.core.policy.registry import POLICIES
 from abw.core.policy.registry import SUMMARIES as POLICY_SUMMARIES
 from abw.core.run.learning import SUMMARIES as ENCODING_SUMMARIES
-from abw.core.run.options import PRESETS
 from abw.core.spec.keys.document import model_schema
 from abw.core.tools.reference import reference
 
@@ -25,7 +24,6 @@ def test_everything_that_has_a_name_has_a_summary() -> None:
     assert set(POLICY_SUMMARIES) == set(POLICIES)
     assert all(entry.summary for entry in EXECUTORS.values())
     assert set(ENCODING_SUMMARIES) == {"best", *ENCODINGS}
-    assert all(preset.summary for preset in PRESETS.values())
 
 
 def test_every_key_of_a_spec_is_a_row(root: Path) -> None:
