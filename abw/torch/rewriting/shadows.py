@@ -13,8 +13,9 @@ import torch
 
 from abw.core.program.recording.values import Value
 from abw.core.spec.cells.builder import Number
-from abw.torch.recording.cells import Cells, is_vector
+from abw.torch.recording.cells import Cells
 from abw.torch.recording.decisions import Comparison
+from abw.torch.recording.library import is_vector
 from abw.torch.recording.regions import Region
 from abw.torch.recording.standins import RECORDING, Concat, Ints, Stack, as_ints, plain
 from abw.torch.rewriting.forms import CONTAINERS, changed_attributes, keeps_state

@@ -1,0 +1,303 @@
+"""The library that a PyTorch model becomes: cells, tables and parameters, which grow with what is traced."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+import torch
+
+from abw.core.base.errors import AbwError, Span
+from abw.core.exec.params import Params
+from abw.core.exec.registry import executor_of
+from abw.core.ir.cell import Cell, Op, Param, Port
+from abw.core.ir.libraries import library_of, with_reduction, with_type
+from abw.core.ir.model import Attention, Library, Table
+from abw.core.ir.network import Constant
+from abw.core.policy.registry import get_policy
+from abw.core.program.network import constants_of, shapes_of
+from abw.core.program.recording.recorder import Callee, Reduced
+from abw.core.program.recording.values import BITS, SHAPES, kind_of
+from abw.core.program.session import How, Session
+from abw.torch.recording.standins import of_kind
+from abw.torch.recording.tensorlike import make_tensor_like
+from abw.torch.tracing.symbols import CannotTrace, core
+
+NOWHERE = Span("", 1)
+# Tensors that a stretch of code may compute.
+MOST_OUTPUTS = 16
+_NUMBERS = count(1 << 11)  # beyond those of `abw.cells`
+
+
+def _stacked(rows: Sequence[Any]) -> Any:
+    """Stack tensors of one size."""
+    if any(version_of(row) != version for row, version in rows):
+        raise AbwError(
+            "a tensor of an instance is written in place after it has been used",
+            hint="write to a copy: x.clone()",
+        )
+    tensors = [row for row, _ in rows]
+    try:
+        return torch.stack(tensors).detach().numpy()
+    except RuntimeError:  # of several shapes
+        return torch.stack([row.reshape(-1) for row in tensors]).detach().numpy()
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """How often a tensor was written in place; not counted in inference mode."""
+    try:
+        return int(tensor._version)
+    except RuntimeError:
+        return -1
+
+
+class TableRows(dict[int, Any]):
+    """Rows of an embedding as values, by their numbers."""
+
+    def __init__(self, cls: Any, first: int, rows: int) -> None:
+        super().__init__()
+        self._class, self._first, self._rows = cls, first, rows
+
+    def __missing__(self, row: Any) -> Any:
+        n = int(row)
+        if not 0 <= n < self._rows:
+            raise IndexError(f"index {n} is out of range: the embedding has {self._rows} rows")
+        found = self._class()
+        found.ref = ((-1 - self._first - n) << BITS) + self._class.kind_
+        self[row] = found
+        return found
+
+
+class CellLibrary:
+    """The cells of a model, and the classes of their values."""
+
+    def __init__(
+        self, model: torch.nn.Module, executor: str, policy: str, threads: int | None, one: Callable[..., Any]
+    ) -> None:
+        """`one(cells, name, arity, keywords)` makes a region of an operation, or None.
+
+        Errors: AbwError for what cannot be batched.
+        """
+        self.model, self._one = model, one
+        self.names = {id(p): n for n, p in (*model.named_parameters(), *model.named_buffers())}
+        self.stale = self.exports = False
+        self.traces: list[Any] = []
+        self.params: list[torch.Tensor] = []
+        self.tables: list[torch.Tensor] = []
+        self.padding: dict[int, int] = {}
+        self.notes: dict[str, str] = {}
+        # What others may share the memory of: values by handles; zeros, which have one in common, by ids.
+        self._shared: set[int] = set()
+        self._shared_zeros: dict[int, Any] = {}
+        self.origins: dict[int, str] = {}  # of types: the names of the first regions
+        self.seen_elements: dict[Any, set[int]] = {}
+        self.ops: dict[Any, Any] = {}
+        # x[i] by the class of x and i
+        self.elements: dict[tuple[type, int], Callable[[Any], Any]] = {}
+        self.regions: list[Any] = []
+        self._param_number: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._classes: dict[Any, Any] = {}
+        self._types: dict[tuple[Cell, tuple[int, ...]], int] = {}
+        self._reductions: dict[Any, int] = {}
+        self._table_rows: dict[Any, TableRows] = {}
+        self._given: dict[Any, Any] = {}
+        self._hot: dict[tuple[int, int], torch.Tensor] = {}
+        self._inputs: dict[int, Constant] = {}
+        self._zeros: dict[int, int] = {}
+        self._versions: Any = None
+        self._held: list[torch.Tensor] = []
+        self._bits: list[Any] = []
+        self._moved = 0
+        self._number = next(_NUMBERS)
+        chosen, how = get_policy(policy), How(policy, threads, 0)
+        self.session = Session(
+            self._library(), executor_of(executor, "float32"), chosen, how, lambda _: self.arrays()
+        )
+        self.session.inputs.stack = _stacked
+        self._define()
+
+    def _library(self) -> Library:
+        """The tables and vectors of the model."""
+        tables: list[Table] = []
+        for module in self.model.modules():
+            if isinstance(module, torch.nn.Embedding) and not self._is_table(module.weight):
+                if module.padding_idx is not None:
+                    self.padding[id(module.weight)] = module.padding_idx
+                rows, d = module.weight.shape
+                tables.append(Table(f"t{len(tables)}", rows, (d,), None, None, NOWHERE))
+                self.tables.append(module.weight)
+        params: list[Param] = []
+        for module in self.model.modules():
+            own = () if type(module).__module__.startswith("torch.nn") else module._parameters.values()
+            vectors = [p for p in own if p is not None and is_vector(p.shape)]
+            new = {id(p): p for p in vectors if (id(p), core(p.shape)) not in self._param_number}
+            params += [self._new_param(p, core(p.shape)) for p in new.values()]
+        return library_of("torch", tables=tables, params=params, outputs=MOST_OUTPUTS)
+
+    def _new_param(self, tensor: torch.Tensor, shape: tuple[int, ...]) -> Param:
+        number = self._param_number[id(tensor), shape] = len(self.params)
+        self.params.append(tensor)
+        return Param(self._name(tensor, number), shape)
+
+    def _name(self, tensor: torch.Tensor, number: int) -> str:
+        return str(self.names.get(id(tensor), f"constant{number}")).replace(".", "-")
+
+    def name_of(self, tensor: torch.Tensor) -> str:
+        """Return PyTorch's name of a parameter, buffer or table."""
+        return str(self.names.get(id(tensor), "constant"))
+
+    def _is_table(self, weight: torch.Tensor) -> bool:
+        return any(table is weight for table in self.tables)
+
+    @property
+    def library(self) -> Library:
+        """The cells, tables and parameters so far."""
+        return self.session.library
+
+    def _define(self) -> None:
+        """Number what the library has: shapes, zeros, what instances bring along."""
+        library = self.library
+        shapes = shapes_of(library)
+        if len(shapes) > SHAPES:
+            raise AbwError(f"the model's tensors have {len(shapes)} sizes, of at most {SHAPES}")
+        self._kinds = {shape[0]: kind_of(self._number, n) for n, shape in enumerate(shapes)}
+        self._constants = constants_of(library)
+        for constant in self._constants:
+            if constant.kind == "field":
+                self._inputs[constant.shape[0]] = constant
+            elif constant.kind == "zeros":
+                self._zeros[constant.shape[0]] = (-1 - constant.first) << BITS
+
+    # cells --------------------------------------------------------------------------------------------------
+    def type_of(self, cell: Cell, params: Sequence[torch.Tensor]) -> int:
+        """Return the type number of a cell with these parameters, which is added if it is new.
+
+        Errors: CannotTrace for a cell with too many outputs.
+        """
+        key = cell, tuple(map(id, params))
+        if key not in self._types:
+            if len(cell.outputs) > MOST_OUTPUTS:
+                raise CannotTrace(f"{len(cell.outputs)} tensors are computed in one stretch of code")
+            number = self._types[key] = len(self.library.types)
+            own: list[int | Param] = []
+            for tensor, port in zip(params, cell.params, strict=True):
+                known = self._param_number.get((id(tensor), port.shape))
+                own.append(self._new_param(tensor, port.shape) if known is None else known)
+            self._extend(with_type(self.library, replace(cell, name=f"cell{number}"), own))
+        return self._types[key]
+
+    def _extend(self, library: Library) -> None:
+        self.session.extend(library)
+        self._define()
+
+    def reduction(self, how: Any, cls: Any) -> Callable[[Any], Any]:
+        """The function that records the sum, mean or largest of a list of values of a class."""
+        key = how, math.prod(cls.shape)
+        if key not in self._reductions:
+            self._reductions[key] = len(self.library.types)
+            self._extend(with_reduction(self.library, how, [(key[1],)]))
+
+        def others(_: Reduced, values: Any) -> Any:
+            if len(values) == 1:
+                return self.as_class(values[0], cls)
+            return call([self.as_class(value, cls) for value in values])
+
+        made = Reduced(how, self._reductions[key], cls, cls, cls.kind_)
+        call = self.session.recorder.callable_reduction(made, others)
+        return call
+
+    def attention(self, heads: int, cls: Any, key_class: Any) -> Callable[..., list[Any]]:
+        """The function that records attention over lists of values and keys, by each of several queries."""
+        sizes = (cls._size,), (key_class._size,), (key_class._size,)
+        kind = Attention(heads, scaled=False)
+        if (kind, sizes) not in self._reductions:
+            self._reductions[kind, sizes] = len(self.library.types)
+            self._extend(with_reduction(self.library, kind, sizes))
+        number, recorder = self._reductions[kind, sizes], self.session.recorder
+
+        def attend(values: Any, keys: Any, queries: Any) -> list[Any]:
+            n = len(values)
+            if len(keys) != n:
+                raise CannotTrace(f"attention over {n} values with {len(keys)} keys")
+            lists = [[x.ref for x in xs] for xs in (values, keys, queries)]  # their kinds are checked later
+            made = [cls() for _ in queries]
+            if n == 1:
+                refs: Iterable[int] = lists[0] * len(made)
+            else:
+                rows = np.empty((len(made), 1 + 3 * n), np.int64)
+                rows[:, 0], rows[:, 1 : 1 + 2 * n] = n, lists[0] + lists[1]
+                rows[:, 1 + 2 * n :] = np.array(lists[2])[:, None]
+                first = recorder.nodes(number, rows) + cls.kind_
+                refs = range(first, first + recorder.step * len(made), recorder.step)
+            for one, ref in zip(made, refs, strict=True):
+                one.ref = ref
+            return made
+
+        return attend
+
+    def callee(
+        self, number: int, inputs: Sequence[Any], outputs: Sequence[Any], refuse: Callable[..., Any]
+    ) -> Any:
+        """The function that records a call of a cell with values of these classes; others go to `refuse`.
+
+        Errors: CannotTrace where a class has not the cell's shape.
+        """
+        cell = self.library.types[number].cell
+        assert cell is not None
+        ports = [*cell.inputs, *cell.output_ports]
+        for port, cls in zip(ports, [*inputs, *outputs], strict=True):
+            if (math.prod(cls.shape),) != port.shape:
+                raise CannotTrace(f"a tensor of {math.prod(cls.shape)} numbers where a cell has {port.shape}")
+        named = tuple((port.name, cls) for port, cls in zip(cell.inputs, inputs, strict=True))
+        added = tuple((o << BITS) + cls.kind_ for o, cls in enumerate(outputs))
+        callee = Callee(f"cell{number}", number, named, tuple(outputs), added)
+        return self.session.recorder.callable_cell(callee, lambda callee, args: refuse(*args))
+
+    def has_size(self, n: int) -> None:
+        """Provide values of n numbers."""
+        if n not in self._kinds:
+            self.type_of(_same(n), [])
+
+    # values -------------------------------------------------------------------------------------------------
+    def value_class(self, shape: Sequence[int], detached: bool = False) -> Any:
+        """The class of values of a logical shape; `detached` ones have no gradient."""
+        key = (tuple(shape), detached)
+        found = self._classes.get(key)
+        if found is None:
+            n = math.prod(shape)
+            if n == 0:
+                raise CannotTrace("a tensor without elements")
+            self.has_size(n)
+            found = self.session.recorder.value_class(self.session, (n,))
+            make_tensor_like(self, found, key[0], self._kinds[n], detached)
+            self._classes[key] = found
+        return found
+
+    def as_class(self, value: Any, cls: Any) -> Any:
+        """The same value in another logical shape. Errors: CannotTrace for another number of elements."""
+        if of_kind(value) != cls.kind_:
+            raise CannotTrace(f"a tensor of shape {list(value.shape)} where {list(cls.shape)} is wanted")
+        found = cls()
+        found.ref = value.ref
+        return found
+
+    def arrays(self) -> Params:
+        """The parameters in PyTorch's own memory."""
+        library = self.library
+        values = [
+            t.detach().numpy().reshape(p.shape) for t, p in zip(self.params, library.params, strict=True)
+        ]
+        return Params(tuple(values), tuple(table.detach().numpy() for table in self.tables))
+
+
+def _same(n: int) -> Cell:
+    return Cell("cell", (Port("x0", (n,)),), (), (Op("identity", (0,), (n,)),), (("y0", 1),))
+
+
+def is_vector(shape: Sequence[int]) -> bool:
+    """Whether at most one dimension is not 1, and none is 0."""
+    return sum(s != 1 for s in shape) <= 1 and 0 not in shape
