@@ -47,6 +47,7 @@ OPERATIONS = {
     "heads, both": "self.heads(m, m, m, attn_mask=later, key_padding_mask=hidden)[0]",
     "heads, numbers": "self.heads(m, n, m, attn_mask=far)[0]",
     "heads, weights": "self.heads(m, n, m)[1]",
+    "keywords": "max([(0, self.heads(m, key=n, value=m, need_weights=False)[0])])[1]",
     "encoder": "self.encoder(m.unsqueeze(0), src_key_padding_mask=hidden.unsqueeze(0), src_mask=later)",
     "conv1d": "self.conv(m.t().unsqueeze(0))",
     "conv1d, alone": "F.conv1d(m.t(), self.conv.weight, padding=1)",

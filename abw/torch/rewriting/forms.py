@@ -79,6 +79,8 @@ class Marks:
     modules: set[str] = field(default_factory=set)
 
 
+# What calls with keywords call of a module's stand-in, which takes its arguments in order.
+CALLED = "called_"
 CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict)
 MUTATORS = {
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft",

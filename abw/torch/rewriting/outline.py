@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from abw.torch.rewriting.forms import FUNCTIONS, METHODS, WEAK, Forms, Marks, NotFound, reads, writes
+from abw.torch.rewriting.forms import CALLED, FUNCTIONS, METHODS, WEAK, Forms, Marks, NotFound, reads, writes
 from abw.torch.tracing.trace import MEANINGS, base_name
 
 # Statements behind a condition that are put into both of its branches.
@@ -87,7 +87,10 @@ class Outliner(Forms):
         match e:
             case ast.Call():
                 e = self._mapped(e, lambda child: self._argument(child, out), arguments_alone=True)
-                if isinstance(e.func, ast.Attribute):
+                module = self.static(e.func)
+                if e.keywords and isinstance(module, torch.nn.Module) and _is_torchs(module):
+                    e.func = _at(ast.Attribute(e.func, CALLED, ast.Load()), e.func)
+                elif isinstance(e.func, ast.Attribute):
                     e.func.value = self._argument(e.func.value, out)
                 return e
             case ast.Compare() if len(e.ops) == 1:
@@ -464,6 +467,12 @@ def _code_writes(function: Any) -> bool:
     """Whether a function of the user's calls operations in place, as `x.add_(y)`."""
     code = getattr(function, "__code__", None)
     return code is not None and any(base_name(n) != n and base_name(n) in MEANINGS for n in code.co_names)
+
+
+def _is_torchs(module: torch.nn.Module) -> bool:
+    """Whether a stand-in of one function is made for a module."""
+    apart = torch.nn.RNNBase | torch.nn.modules.loss._Loss
+    return type(module).__module__.startswith("torch.nn") and not isinstance(module, apart)
 
 
 def _contents(cell: Any) -> Any:

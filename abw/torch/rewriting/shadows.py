@@ -18,7 +18,7 @@ from abw.torch.recording.decisions import Comparison
 from abw.torch.recording.library import is_vector
 from abw.torch.recording.regions import Region
 from abw.torch.recording.standins import RECORDING, Concat, Ints, Stack, as_ints, plain
-from abw.torch.rewriting.forms import CONTAINERS, changed_attributes, keeps_state
+from abw.torch.rewriting.forms import CALLED, CONTAINERS, changed_attributes, keeps_state
 from abw.torch.tracing.symbols import CannotTrace, Index, K, NeedsConstant, sizes_of
 from abw.torch.tracing.trace import MEANINGS, Indices, Traced, TracedList
 
@@ -96,14 +96,12 @@ def module_stand_in(cells: Cells, module: torch.nn.Module, name: str) -> Any:
     cls = type(type(module).__name__, (StandInModule,), {})
 
     def install(function: Any) -> None:
-        def call(*args: Any, **given: Any) -> Any:
-            if given:
-                bound = inspect.signature(module.forward).bind(*args, **given)
-                bound.apply_defaults()
-                args = bound.args
-            return function(*args)
+        setattr(cls, "__call__", staticmethod(function))  # noqa: B010
 
-        setattr(cls, "__call__", staticmethod(call))  # noqa: B010
+    def called(*args: Any, **given: Any) -> Any:
+        bound = inspect.signature(module.forward).bind(*args, **given)
+        bound.apply_defaults()
+        return made(*bound.args)
 
     def by_torch(args: tuple[Any, ...], why: str) -> Any:
         said = f"{name} ({type(module).__name__})"
@@ -115,8 +113,8 @@ def module_stand_in(cells: Cells, module: torch.nn.Module, name: str) -> Any:
 
     region = Region(cells, module, name, install=install, otherwise=by_torch)
     install(region.slow)
-    made = cls()
-    made.__dict__["module"] = module
+    made: Any = cls()
+    made.__dict__.update({"module": module, CALLED: called})
     return made
 
 
