@@ -17,7 +17,7 @@ from pathlib import Path
 # The most lines and tokens of a room: a folder, or one in `core/`. Whoever raises one says why.
 BUDGETS = {
     # room: lines, tokens
-    "abw": (6_900, 59_000),
+    "abw": (7_500, 66_200),  # with more of PyTorch: attention, batches of matrices, orders, in-place writes
     "bench": (6_265, 51_750),
     "cli": (4_850, 32_600),
     "core": (620, 4_400),
