@@ -47,7 +47,12 @@ class Cells(CellLibrary):
         return found
 
     def share(self, values: Iterable[Any]) -> None:
-        """Note that others may share the memory of values: none of them can be written in place."""
+        """Note that others may share the memory of values: none of them can be written in place.
+
+        Nothing is noted until something is written in place, when all is recorded once more.
+        """
+        if not self.writes:
+            return
         for value in values:
             if isinstance(value, Stack):
                 self.share(value.rows)
@@ -150,6 +155,10 @@ class Cells(CellLibrary):
 
     def write(self, target: Any, made: Any) -> Any:
         """Write in place, as `x += y` does. Errors: CannotTrace if another tensor would see it."""
+        if not self.writes:
+            self.writes = True
+            self.elements.clear()
+            raise RestartError
         if isinstance(target, Concat):
             self.write(target.value(), made)
             return target
@@ -238,16 +247,14 @@ class Cells(CellLibrary):
         found = DIRECT["__getitem__"](self, x, i)
         if found is not NotImplemented:
             return self._viewing("__getitem__", x, found)
-        shared = self._shared.add
 
         def install(function: Callable[[Any], Any]) -> None:
             def element(x: Any) -> Any:
                 found = function(x)
-                shared(x.ref)
-                shared(found.ref)
+                self.share((x, found))
                 return found
 
-            self.elements[type(x), i] = element
+            self.elements[type(x), i] = element if self.writes else function
 
         return self._one(self, "__getitem__", 1, (), (i,), install).slow(x)
 
