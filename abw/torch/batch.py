@@ -327,8 +327,13 @@ def said(error: BaseException) -> str:
     return str(error) if isinstance(error, CannotTrace) else f"{type(error).__name__}: {error}"
 
 
-def _versions(items: Any) -> list[int]:
-    """How often the tensors in nested lists of instances were written."""
-    if isinstance(items, torch.Tensor):
-        return [items._version]
-    return [v for item in items for v in _versions(item)] if isinstance(items, list | tuple) else []
+def _versions(items: list[Any]) -> list[int]:
+    """How often the tensors among the arguments of instances, or in lists of tensors there, were written."""
+    found = []
+    for item in items:
+        for x in item:
+            if isinstance(x, torch.Tensor):
+                found.append(x._version)
+            elif type(x) in (list, tuple) and x and isinstance(x[0], torch.Tensor):
+                found += [t._version for t in x if isinstance(t, torch.Tensor)]
+    return found
