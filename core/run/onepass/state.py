@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from abw.core.jit.addresses import longs_at
-from abw.core.jit.decorators import fragment
+from abw.core.jit.addresses import address_of, ask, longs_at, longs_in
+from abw.core.jit.decorators import fragment, njit
 
 # A stage, as `abw.core.jit.decorators.entry` compiles it.
 Stage = Callable[[int], int]
@@ -121,3 +122,40 @@ def full(words: int) -> bool:
     """Whether more was reserved than the block has; then nothing may be written."""
     state = longs_at(words, WORDS)
     return state[NEXT] > state[ROOM]  # type: ignore[no-any-return]
+
+
+@fragment
+def _run(words: int) -> int:
+    """Run the `STAGES` from the `STAGE` on; how the last of them ends."""
+    state = longs_at(words, WORDS)
+    stages = longs_in(state, STAGES)
+    for s in range(state[STAGE], len(stages)):
+        state[STAGE] = s
+        ends = ask(stages[s], words)
+        if ends != FINE:
+            return ends  # type: ignore[no-any-return]
+    return FINE
+
+
+@njit
+def answer(words: int, text: int, size: int, count: int) -> int:
+    """Run `count` instances of a text of so many bytes at an address, or (`text` 0) of the bound ones.
+
+    The words then say where outputs lie, if the result is `FINE`; any other says why not.
+    """
+    state = longs_at(words, WORDS)
+    state[NEXT], state[TEXT], state[SIZE], state[COUNT] = 0, text, size, count
+    state[STAGE] = 0
+    return _run(words)
+
+
+@njit
+def answer_text(words: int, text: NDArray[np.uint8], count: int) -> int:
+    """`answer` to a text that Python has."""
+    return answer(words, address_of(text), len(text), count)
+
+
+@njit
+def go_on(words: int) -> int:
+    """Continue a pass that ended with AGAIN, or run its next phase."""
+    return _run(words)
