@@ -18,13 +18,13 @@ from pathlib import Path
 BUDGETS = {
     # room: lines, tokens
     "abw": (7_500, 66_200),  # with more of PyTorch: attention, batches of matrices, orders, in-place writes
-    "bench": (6_265, 51_750),
+    "bench": (6_265, 51_800),
     "cli": (4_850, 32_600),
     "core": (620, 4_400),
     "core/base": (1_550, 9_000),
     "core/build": (600, 5_000),  # models as C libraries
     "core/cell": (900, 7_000),
-    "core/data": (7_120, 55_300),  # JSON eight bytes at once
+    "core/data": (7_125, 55_300),  # JSON eight bytes at once
     "core/exec": (15_350, 121_000),
     "core/grad": (2_250, 19_500),
     "core/graph": (7_110, 60_500),
@@ -33,7 +33,7 @@ BUDGETS = {
     "core/plan": (1_350, 11_000),
     "core/policy": (5_220, 39_300),
     "core/program": (5_600, 36_600),
-    "core/run": (8_440, 71_200),  # growing models in one pass
+    "core/run": (9_000, 75_300),  # one pass: growing models, runs and their observers, tokens
     "core/scale": (1_050, 7_500),
     "core/script": (1_050, 8_000),
     "core/serve": (3_145, 21_600),
