@@ -82,7 +82,21 @@ class Fingerprint:
 
     def holds(self) -> bool:
         """Whether nothing seems changed, by a quick check: some 2 us a module, a tenth of a new one."""
-        try:
-            return all(part == held for part, held in self._held) and self._look() == self._looks
-        except (RuntimeError, ValueError, TypeError):  # arrays are compared element by element
-            return False
+        return all(_alike(part, held) for part, held in self._held) and self._look() == self._looks
+
+
+def _alike(part: dict[str, Any], held: dict[str, Any]) -> bool:
+    """Whether attributes are what they were, but for lists and other objects, which models may replace."""
+    try:
+        if part == held:
+            return True
+    except (RuntimeError, ValueError, TypeError):  # tensors and arrays are compared element by element
+        pass
+    return part.keys() == held.keys() and all(_unchanged(part[key], was) for key, was in held.items())
+
+
+def _unchanged(now: Any, was: Any) -> bool:
+    if type(now) in SCALARS:
+        return type(was) in SCALARS and bool(now == was)
+    counts = torch.Tensor, torch.nn.Module
+    return now is was or not (type(was) in SCALARS or isinstance(now, counts) or isinstance(was, counts))
