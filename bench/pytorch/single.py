@@ -1,4 +1,4 @@
-"""Five models of PyTorch's, each for one instance, as people write them; none knows of abw. Needs PyTorch."""
+"""Six models of PyTorch's, each for one instance, as people write them; none knows of abw. Needs PyTorch."""
 
 from __future__ import annotations
 
