@@ -17,7 +17,7 @@ from pathlib import Path
 # The most lines and tokens of a room: a folder, or one in `core/`. Whoever raises one says why.
 BUDGETS = {
     # room: lines, tokens
-    "abw": (7_500, 66_200),  # with more of PyTorch: attention, batches of matrices, orders, in-place writes
+    "abw": (7_520, 66_400),  # with more of PyTorch: attention, batches of matrices, orders, in-place writes
     "bench": (6_265, 51_800),
     "cli": (4_850, 32_600),
     "core": (620, 4_400),
@@ -32,7 +32,7 @@ BUDGETS = {
     "core/jit": (955, 5_900),
     "core/plan": (1_350, 11_000),
     "core/policy": (5_220, 39_300),
-    "core/program": (5_600, 36_600),
+    "core/program": (5_630, 36_700),
     "core/run": (9_000, 75_300),  # one pass: growing models, runs and their observers, tokens
     "core/scale": (1_050, 7_500),
     "core/script": (1_050, 8_000),
