@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from abw.core.exec.params import init_params
 from abw.core.plan.plan import plan
 from abw.core.run import checks
 from abw.core.run.checks import TOLERANCE
+from abw.core.run.minibatches import Passed
+from abw.core.run.onepass.onepass import Pass
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.spec.load import Overrides
 from tests.core.exec.builder import random_graph, random_network, random_schedule, reference
@@ -104,10 +107,10 @@ def test_no_order_of_a_sum_is_refused(
 @pytest.mark.parametrize("output", ["v", "s"])
 def test_what_is_wrong_there_is_refused(tmp_path: Path, output: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of a thousandth where nothing cancels, and one of the variance itself where much does."""
-    right = CpuExecutor.run
+    right = Pass.result
 
-    def wrong(self: CpuExecutor, planned: object) -> Result:
-        found = right(self, planned)  # type: ignore[arg-type]
+    def wrong(self: Pass, passed: Passed) -> Callable[[], Result]:
+        found = right(self, passed)()
 
         def read(references: NDArray[np.integer]) -> NDArray[np.floating]:
             values = np.array(found.read(references), np.float64)
@@ -115,9 +118,9 @@ def test_what_is_wrong_there_is_refused(tmp_path: Path, output: str, monkeypatch
                 values[3] += 1e-3 * np.sqrt(np.mean(values**2)) if output == "s" else 50
             return values
 
-        return replace(found, read=read)
+        return lambda: replace(found, read=read)
 
-    monkeypatch.setattr(CpuExecutor, "run", wrong)
+    monkeypatch.setattr(Pass, "result", wrong)
     options = RunOptions(policy="depth", verify=True, keep=False, threads=1)
     with pytest.raises(AbwError, match="is wrong: output"):
         run(written(tmp_path, 1e3, 0), Overrides(), options)
