@@ -173,6 +173,7 @@ _PLANS = _schema(
             _NODES, 'the operator as the plan names it: "Seq Scan" is of kind `seq-scan`', text=True
         ),
         "kind": _field(_NODES, "the number of its kind"),
+        "child-count": _field(_NODES, "how many children it has that are no InitPlan or SubPlan"),
         **{plans.slug(key): _field(_NODES, _AS_NAMED, text=True) for key in plans.TEXTS},
         **{plans.slug(key): _number(_NODES, _AS_NAMED) for key in plans.NODE_NUMBERS},
         **{plans.slug(key): _number("instance", _AS_NAMED) for key in plans.PLAN_NUMBERS},

@@ -136,7 +136,8 @@ def _fields(
         return np.where(kind, kind.astype(np.int32), np.int32(-1))
 
     fields: dict[str, Callable[[], Ints]] = {name: partial(numbers, name) for name in names}
-    return Lazy({**fields, "kind": kinds}), Lazy({name: partial(vocabulary, name) for name in names})
+    fields |= {"kind": kinds, "child-count": lambda: room.vertex[3, : len(kind)]}
+    return Lazy(fields), Lazy({name: partial(vocabulary, name) for name in names})
 
 
 def _numbers(room: scan.PlanRoom, values: int) -> Lazy[Values]:

@@ -82,12 +82,12 @@ class Names(NamedTuple):
 
 class PlanRoom(NamedTuple):
     """Where `scan_plans` writes: of a vertex its kind, and `vertex` (4, V): parent, first and second child
-    (-1: none), whether it is an InitPlan or SubPlan. Of a value its `field` (m,) and vertex, `owner` (m,);
-    a number is in `number` (m,), the offsets of a text in `span` (m, 2), the same memory. `hard` (3, m) are
-    values whose numbers are to be read again, and the offsets of these. `rows` (3, n): of a plan the first
-    vertex, the line, the offset. `stack` (3, DEEPEST): what is open, whose, since where.
-    `counts` (4,) say how many vertices, values, hard numbers and lines there are. `next` (keys + 1,): the key
-    that came last behind each.
+    (-1: none), how many children that are no InitPlan or SubPlan (of an instance -1). Of a value its `field`
+    (m,) and vertex, `owner` (m,); a number is in `number` (m,), the offsets of a text in `span` (m, 2), the
+    same memory. `hard` (3, m) are values whose numbers are to be read again, and the offsets of these. `rows`
+    (3, n): of a plan the first vertex, the line, the offset. `stack` (3, DEEPEST): what is open, whose, since
+    where. `counts` (4,) say how many vertices, values, hard numbers and lines there are. `next` (keys + 1,):
+    the key that came last behind each.
     """
 
     kind: Bytes
@@ -455,11 +455,16 @@ def _plan(json: Json, at: int, known: Names, room: PlanRoom) -> tuple[int, int]:
 
 @within
 def _pair(room: PlanRoom, first: int) -> None:
-    """Write the first two children of each vertex from the first one on, InitPlans and SubPlans apart."""
-    parent, left, right, apart = room.vertex[0], room.vertex[1], room.vertex[2], room.vertex[3]
+    """Write the first two children and the number of children of each vertex from the first one on, InitPlans
+    and SubPlans apart. `_text` has noted in the place of a vertex's number that it is one of these.
+    """
+    parent, left, right, children = room.vertex[0], room.vertex[1], room.vertex[2], room.vertex[3]
+    children[first] = -1
     for v in range(first + 1, room.counts[_VERTICES]):
-        p = parent[v]
-        if p >= 0 and not apart[v]:
+        p, apart = parent[v], children[v]
+        children[v] = 0
+        if p >= 0 and not apart:
+            children[p] += 1
             if left[p] < 0:
                 left[p] = v
             elif right[p] < 0:

@@ -33,8 +33,8 @@ from abw.core.run.onepass.read import in_lines
 from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, full, take
 
 # The registers that a plan always fills, and how many there are.
-COLUMNS = ("parent", "left", "right", "kind")
-_KIND = 3
+COLUMNS = ("parent", "left", "right", "child-count", "kind")
+_CHILDREN, _KIND = 3, 4
 # Of a field: its register, or the number of a field that flows in; -1 where neither is wanted.
 FIELD_TO, FIELD_OF, OF_FIELD = range(3)
 # What `PLAN_NAMES` has: addresses of the words' slots, text, begins, sizes and codes; the text's bytes; how
@@ -106,9 +106,10 @@ def query_plans(words: int) -> int:
             return WRONG
     start[count] = state[at.VERTICES] = room.counts[scanned._VERTICES]
     registers, first = longs_in(state, at.REGISTERS), state[at.COLUMNS]
-    for c in range(_KIND):
-        registers[2 * (first + c)] = -1
-        registers[2 * (first + c) + 1] = (vertices + 4 * c * most - state[at.BLOCK]) >> 2
+    for c in range(_KIND):  # numbers are in the first half of a register, links in the second
+        field = int(c == _CHILDREN)
+        registers[2 * (first + c) + field] = -1
+        registers[2 * (first + c) + 1 - field] = (vertices + 4 * c * most - state[at.BLOCK]) >> 2
     return _fields(words, room)
 
 

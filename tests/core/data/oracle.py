@@ -274,6 +274,8 @@ def json_lines(text: str) -> list[Plain]:
 
 
 TYPE_KEYS = ("Node Type", "operator_name", "operator_type", "name")
+# Fields of plans that no key gives by its name.
+MADE = ("node-type", "kind", "child-count")
 
 
 def plans(text: str) -> list[Plain]:
@@ -309,17 +311,20 @@ def _plan_node(one: Plain, node: dict[str, Any]) -> int:
     for key, value in [*node.items(), *node.get("extra_info", {}).items()]:
         field_name = re.sub("[ _]", "-", key.lower())
         item = schema.fields.get(field_name)
-        if item is None or value is None or field_name in ("node-type", "kind") or "instance" in item.kinds:
+        if item is None or value is None or field_name in MADE or "instance" in item.kinds:
             continue
         found: Any = value if item.text else (float(np.float32(float(value))),)
         one.fields.setdefault(field_name, {})[v] = found
-    places = iter(("left", "right"))
+    places, count = iter(("left", "right")), 0
     for child in [*node.get("Plans", []), *node.get("children", [])]:
         u = _plan_node(one, child)
         one.join("children", v, u)
         one.join("parent", u, v)
-        if child.get("Parent Relationship") not in ("InitPlan", "SubPlan") and (place := next(places, "")):
-            one.join(place, v, u)
+        if child.get("Parent Relationship") not in ("InitPlan", "SubPlan"):
+            count += 1
+            if place := next(places, ""):
+                one.join(place, v, u)
+    one.fields.setdefault("child-count", {})[v] = count
     return v
 
 

@@ -63,6 +63,8 @@ def nodes(draw: st.DrawFn, depth: int = 3) -> dict[str, Any]:
     if draw(st.booleans()):
         keys["Relation Name"] = draw(st.sampled_from(["orders", "été", "a b"]))
     if draw(st.integers(0, 3)) == 0:
+        keys["Parent Relationship"] = draw(st.sampled_from(["Outer", "InitPlan", "SubPlan"]))
+    if draw(st.integers(0, 3)) == 0:
         keys["Something Else"] = draw(OTHERS)
     if depth and draw(st.booleans()):
         keys["Plans"] = draw(st.lists(nodes(depth - 1), max_size=3))
