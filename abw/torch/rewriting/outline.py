@@ -13,40 +13,25 @@ import ast
 import copy
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from abw.torch.rewriting.forms import CALLED, FUNCTIONS, METHODS, WEAK, Forms, Marks, NotFound, reads, writes
-from abw.torch.tracing.trace import MEANINGS, base_name
+from abw.torch.rewriting.pieces import (
+    Pending,
+    Piece,
+    at_line,
+    code_writes,
+    contents,
+    is_torchs,
+    load,
+    target,
+    writes_in_place,
+)
 
 # Statements behind a condition that are put into both of its branches.
 MOST_COPIED = 14
-
-
-@dataclass
-class Piece:
-    """A region of a function: its name there, what it reads, its code, and its first line."""
-
-    name: str
-    live: list[str]
-    body: list[ast.stmt]
-    line: int
-
-
-def _at(node: Any, like: Any) -> Any:
-    return ast.copy_location(node, like)
-
-
-def _load(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
-
-
-def _target(names: list[str], context: Callable[[], Any]) -> Any:
-    if len(names) == 1:
-        return ast.Name(names[0], context())
-    return ast.Tuple([ast.Name(n, context()) for n in names], context())
 
 
 class Outliner(Forms):
@@ -75,8 +60,8 @@ class Outliner(Forms):
         self._temps += 1
         name = f"t{self._temps}_"
         self.locals.add(name)
-        out.append(_at(ast.Assign([ast.Name(name, ast.Store())], value), like))
-        return _at(_load(name), like)
+        out.append(at_line(ast.Assign([ast.Name(name, ast.Store())], value), like))
+        return at_line(load(name), like)
 
     def _normal(self, e: Any, out: list[Any]) -> Any:
         """An expression whose impure parts are taken out of its pure ones, and the other way round."""
@@ -88,8 +73,8 @@ class Outliner(Forms):
             case ast.Call():
                 e = self._mapped(e, lambda child: self._argument(child, out), arguments_alone=True)
                 module = self.static(e.func)
-                if e.keywords and isinstance(module, torch.nn.Module) and _is_torchs(module):
-                    e.func = _at(ast.Attribute(e.func, CALLED, ast.Load()), e.func)
+                if e.keywords and isinstance(module, torch.nn.Module) and is_torchs(module):
+                    e.func = at_line(ast.Attribute(e.func, CALLED, ast.Load()), e.func)
                 elif isinstance(e.func, ast.Attribute):
                     e.func.value = self._argument(e.func.value, out)
                 return e
@@ -130,7 +115,9 @@ class Outliner(Forms):
     def _mapped(self, e: Any, change: Callable[[Any], Any], arguments_alone: bool = False) -> Any:
         def each(x: Any) -> Any:
             return (
-                _at(ast.Starred(change(x.value), ast.Load()), x) if isinstance(x, ast.Starred) else change(x)
+                at_line(ast.Starred(change(x.value), ast.Load()), x)
+                if isinstance(x, ast.Starred)
+                else change(x)
             )
 
         match e:
@@ -198,7 +185,7 @@ class Outliner(Forms):
             case ast.Assign():
                 s.value = self._normal(s.value, out)
             case ast.AnnAssign() if s.value is not None and isinstance(s.target, ast.Name):
-                s = _at(ast.Assign([s.target], self._normal(s.value, out)), s)
+                s = at_line(ast.Assign([s.target], self._normal(s.value, out)), s)
             case ast.AugAssign():
                 s.value = s.value if self.pure(s.value) else self._argument(s.value, out)
             case ast.Return() if s.value is not None:
@@ -243,8 +230,8 @@ class Outliner(Forms):
         before: list[Any] = []
         test = self._test(s.test, before)
         if before and not s.orelse:  # what the condition computes is computed in each round
-            leave = _at(ast.If(ast.UnaryOp(ast.Not(), test), [ast.Break()], []), s)
-            s.test = _at(ast.Constant(True), s)
+            leave = at_line(ast.If(ast.UnaryOp(ast.Not(), test), [ast.Break()], []), s)
+            s.test = at_line(ast.Constant(True), s)
             s.body = self._grouped(self._tails([*before, leave, *self._taken_apart(s.body)]))
         elif before:  # with `else` it stays as it is
             s.body, s.orelse = self._block(s.body), self._block(s.orelse)
@@ -328,7 +315,7 @@ class Outliner(Forms):
         mentioned, changed = reads(b), writes(b)
         known, of = tensors, mine
         called = [n.func for n in ast.walk(b) if isinstance(n, ast.Call)]
-        if _writes_in_place(b) or any(_code_writes(self.static(f)) for f in called):
+        if writes_in_place(b) or any(code_writes(self.static(f)) for f in called):
             known, of = set(), self._origins_of(mine)  # it may write into what these are views of
             mentioned = self._origins_of(mentioned)
         return bool(
@@ -367,13 +354,13 @@ class Outliner(Forms):
             for s in middle
         ):
             return run
-        return [*run[:begin], _Pending(middle), *run[end:]]
+        return [*run[:begin], Pending(middle), *run[end:]]
 
     def _expression(self, e: Any) -> Any:
         """A pure expression as a region's call in its place."""
         live = sorted(reads(e) & self.locals - {self.me})
-        name = self._add(live, [_at(ast.Return(e), e)], e)
-        return _at(ast.Call(_load(name), [_load(n) for n in live], []), e)
+        name = self._add(live, [at_line(ast.Return(e), e)], e)
+        return at_line(ast.Call(load(name), [load(n) for n in live], []), e)
 
     def _add(self, live: list[str], body: list[Any], like: Any) -> str:
         name = f"region{len(self.pieces)}_"
@@ -382,7 +369,7 @@ class Outliner(Forms):
 
     def _resolve(self) -> None:
         """Now that all is grouped it is known what is read behind a region: these are its outputs."""
-        pending: list[Any] = [n for n in ast.walk(self.tree) if isinstance(n, _Pending)]
+        pending: list[Any] = [n for n in ast.walk(self.tree) if isinstance(n, Pending)]
         for p in pending:
             for s in p.run:
                 p.live += [
@@ -395,7 +382,7 @@ class Outliner(Forms):
 
         def walk(node: ast.AST) -> None:
             for child in ast.iter_child_nodes(node):
-                if not isinstance(child, _Pending):
+                if not isinstance(child, Pending):
                     read.update(
                         [child.id] if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load) else []
                     )
@@ -407,14 +394,14 @@ class Outliner(Forms):
 
         class Replace(ast.NodeTransformer):
             def visit(self, node: ast.AST) -> Any:
-                if not isinstance(node, _Pending):
+                if not isinstance(node, Pending):
                     return self.generic_visit(node)
                 outs = sorted(node.written & read)
-                back = _at(ast.Return(_target(outs, ast.Load) if outs else None), node.run[-1])
+                back = at_line(ast.Return(target(outs, ast.Load) if outs else None), node.run[-1])
                 name = outliner._add(node.live, [*node.run, back], node.run[0])
-                call = ast.Call(_load(name), [_load(n) for n in node.live], [])
-                made = ast.Assign([_target(outs, ast.Store)], call) if outs else ast.Expr(call)
-                return _at(made, node.run[0])
+                call = ast.Call(load(name), [load(n) for n in node.live], [])
+                made = ast.Assign([target(outs, ast.Store)], call) if outs else ast.Expr(call)
+                return at_line(made, node.run[0])
 
         self.tree = Replace().visit(self.tree)
 
@@ -428,7 +415,7 @@ class Outliner(Forms):
         for arg in ast.walk(tree.args):
             if isinstance(arg, ast.arg):
                 arg.annotation = None
-        code = self._compiled([tree, ast.Return(_load(tree.name))], list(self.free))
+        code = self._compiled([tree, ast.Return(load(tree.name))], list(self.free))
         factory = next(c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == "factory_")
         own = next(c for c in factory.co_consts if isinstance(c, types.CodeType) and c.co_name == tree.name)
         closure = tuple(self.free[n] for n in own.co_freevars)
@@ -442,52 +429,13 @@ class Outliner(Forms):
         own: Any = ast.parse(f"def {piece.name}({', '.join(piece.live)}):\n    pass").body[0]
         own.body = piece.body
         names = [*self.free, *([self.me] if self.me else [])]
-        code = self._compiled([own, ast.Return(_load(piece.name))], names)
+        code = self._compiled([own, ast.Return(load(piece.name))], names)
         made: dict[str, Any] = {}
         exec(code, scope, made)
-        return made["factory_"](*map(_contents, self.free.values()), *([self.owner] if self.me else []))
+        return made["factory_"](*map(contents, self.free.values()), *([self.owner] if self.me else []))
 
     def _compiled(self, body: list[Any], names: list[str]) -> Any:
         factory: Any = ast.parse(f"def factory_({', '.join(names)}):\n    pass").body[0]
         factory.body = body
         module = ast.fix_missing_locations(ast.Module([factory], []))
         return compile(module, self.function.__code__.co_filename, "exec")
-
-
-def _writes_in_place(s: ast.stmt) -> bool:
-    """Whether a statement may write into a tensor: `x.add_(y)`, `x[i] = y`, `x += y`."""
-    return isinstance(s, ast.AugAssign) or any(
-        (isinstance(n, ast.Attribute) and n.attr.endswith("_") and not n.attr.startswith("_"))
-        or (isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store))
-        for n in ast.walk(s)
-    )
-
-
-def _code_writes(function: Any) -> bool:
-    """Whether a function of the user's calls operations in place, as `x.add_(y)`."""
-    code = getattr(function, "__code__", None)
-    return code is not None and any(base_name(n) != n and base_name(n) in MEANINGS for n in code.co_names)
-
-
-def _is_torchs(module: torch.nn.Module) -> bool:
-    """Whether a stand-in of one function is made for a module."""
-    apart = torch.nn.RNNBase | torch.nn.modules.loss._Loss
-    return type(module).__module__.startswith("torch.nn") and not isinstance(module, apart)
-
-
-def _contents(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None
-
-
-class _Pending(ast.stmt):
-    """A region still to be written: its statements, the names it reads before it writes, and writes."""
-
-    _fields = ()
-
-    def __init__(self, run: list[Any]) -> None:
-        super().__init__()
-        self.run, self.live, self.written = run, list[str](), set[str]()
-        self.lineno, self.col_offset = run[0].lineno, run[0].col_offset
