@@ -132,11 +132,9 @@ def _fields(
     def vocabulary(name: str) -> list[str]:
         return made[name][1]
 
-    def kinds() -> Ints:
-        return np.where(kind, kind.astype(np.int32), np.int32(-1))
-
     fields: dict[str, Callable[[], Ints]] = {name: partial(numbers, name) for name in names}
-    fields |= {"kind": kinds, "child-count": lambda: room.vertex[3, : len(kind)]}
+    fields["kind"] = lambda: np.where(kind, kind.astype(np.int32), np.int32(-1))
+    fields["child-count"] = lambda: room.vertex[3, : len(kind)]
     return Lazy(fields), Lazy({name: partial(vocabulary, name) for name in names})
 
 

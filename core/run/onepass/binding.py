@@ -140,16 +140,14 @@ class _Writer:
         self.made |= {name: first + n for n, name in enumerate(self.columns)}
         there = self.growth.phases.before if self.growth else range(len(types))
         named = names_of([types[t] for t in there])
-        for t, node_type in enumerate(types):
-            if t not in there:
-                self._step(op.SELECT, self._mask(()), to=t)
-                continue
-            vertices = self._step(op.SELECT, self._mask(node_type.kinds), to=None if node_type.where else t)
-            for n, c in enumerate(node_type.where, 1):
-                to = t if n == len(node_type.where) else None
-                number = self._field(c.field)
-                vertices = self._step(op.FILTER, vertices, number, _COMPARED[c.comparison], c.value, to=to)
         same: list[tuple[int, int]] = []
+        for t, node_type in enumerate(types):
+            mask = self._mask(node_type.kinds if t in there else ())
+            vertices = self._once(("kinds", mask), op.SELECT, mask)
+            for c in node_type.where if t in there else ():
+                how = (vertices, self._field(c.field), _COMPARED[c.comparison], c.value)
+                vertices = self._once(("where", *how), op.FILTER, *how)
+            same.append((t, vertices))
         for n, name in enumerate(program.links, len(types)):
             if name in named[0]:
                 same.append((n, self._link(name)))
@@ -227,13 +225,11 @@ class _Writer:
             own.append((self.made[name] if name in read and name in self.made else -1, number))
         return np.array(own, np.int64)
 
-    def _step(self, do: int, *arguments: int, to: int | None = None) -> int:
-        """Write a step; the register that it fills, by default a new one."""
-        if to is None:
-            to = self.free
-            self.free += 1
-        self.steps.append((do, to, *arguments))
-        return to
+    def _step(self, do: int, *arguments: int) -> int:
+        """Write a step; the register that it fills, a new one."""
+        self.free += 1
+        self.steps.append((do, self.free - 1, *arguments))
+        return self.free - 1
 
     def _mask(self, kinds: Iterable[str]) -> int:
         return self.members.setdefault(frozenset(kinds), len(self.members))
