@@ -133,6 +133,9 @@ class Workspace:
             self.words[word] = number
         self._table.point(at.TABLE, walking.table)
         self._table.point(at.SCRATCH, walking.scratch.owner)
+        self.point(at.STAGES, np.zeros(0, np.int64))
+        answer(self._table.at, 0, 0, 0)  # without stages: what runs them is compiled
+        go_on(self._table.at)
         self._stages: Table | None = None
         self._lent = False
         self._other: NDArray[np.float32] | None = None
