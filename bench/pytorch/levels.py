@@ -215,7 +215,7 @@ class _Cell:
         op, arguments = normal.op(v), normal.arguments(v)
         one = {
             "sigmoid": torch.sigmoid, "relu": torch.relu, "softmax": lambda x: torch.softmax(x, -1),
-            "gelu": torch.nn.functional.gelu, "softplus": torch.nn.functional.softplus,
+            "gelu": torch.nn.functional.gelu, "softplus": torch.nn.functional.softplus, "erf": torch.erf,
         }.get(op.name, partial(OPERATIONS[op.name].meaning, Arrays(torch)))  # fmt: skip
 
         def step(values: Values) -> None:

@@ -224,9 +224,10 @@ def test_programs(specs: Path, data: Path) -> None:
 
 
 @pytest.mark.skipif(not TORCH, reason="needs PyTorch: pip install torch")
+@pytest.mark.filterwarnings("ignore:slower than PyTorch")  # three small instances
 def test_torch_models(data: Path) -> None:
     found = by_table(torch_models(data, [8], 3, 1))
-    assert len(found["forward"]) == len(found["forward, loss and backward"]) == 5
+    assert len(found["forward"]) == len(found["forward, loss and backward"]) == 6
     assert all(row["nodes"] > 0 and row["largest_error"] < 1e-5 for row in found["forward"])
 
 
