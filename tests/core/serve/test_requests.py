@@ -169,6 +169,8 @@ def tensors_in(reply: Reply) -> dict[str, Any]:
         size = output.get("parameters", {}).get("binary_data_size", 0)
         found[output["name"]] = output, reply.body[at : at + size]
         at += size
+    if "error" in head:  # which names the tensors
+        head["error"] = sorted(head["error"].replace(":", ",").split(", "))
     return {**head, **found}
 
 
