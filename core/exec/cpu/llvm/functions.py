@@ -32,6 +32,9 @@ from abw.core.ir.meanings import spell
 # Added to a number below 2^22 and taken away again it rounds it; in between its last bits are an integer.
 ROUNDER = 1.5 * 2**23
 
+# e^-104 is less than half of the least denormal number.
+ZERO_BELOW = -104.0
+
 # 109 e^-109 is 0 in single precision; times 2^64 it is a usual number.
 UNSCALE, LAST = 2.0**-64, 109.0
 
@@ -42,8 +45,10 @@ POWER = (0.0013264727065237245, 0.00967151264890986, 0.055507337436912496, 0.240
 
 def exp(f: Function, x: str) -> str:
     """e^x; relative error below 2e-7, also where the result is nearly infinite."""
+    # what rounds to 0 is never computed: an operation whose result underflows takes some 150 cycles
+    zero = f.let(f"fcmp olt {f.target.vector} {x}, {splat(ZERO_BELOW)}")
+    x = f.select(zero, splat(0.0), f.choose("ogt", x, splat(95.0), splat(95.0), x))
     # the result is scaled in two steps, so that neither scale leaves the exponents that there are
-    x = clamp(f, x, -110.0, 95.0)
     shifted = f.fma(x, splat(LOG2_E), splat(ROUNDER))
     whole = f.vec("fsub", shifted, splat(ROUNDER))
     rest = f.fma(x, splat(LOG2_E), f.let(f"fneg {f.target.vector} {whole}"))
@@ -51,7 +56,7 @@ def exp(f: Function, x: str) -> str:
     half = f.vec("fadd", f.vec("fmul", whole, splat(0.5)), splat(ROUNDER))
     other = f.vec("fadd", f.vec("fsub", whole, f.vec("fsub", half, splat(ROUNDER))), splat(ROUNDER))
     power = f.vec("fmul", polynomial(f, rest, POWER), _power_of_two(f, half))
-    return f.vec("fmul", power, _power_of_two(f, other))
+    return f.select(zero, splat(0.0), f.vec("fmul", power, _power_of_two(f, other)))
 
 
 def sigmoid(f: Function, x: str) -> str:
