@@ -135,6 +135,12 @@ def chosen(*groups: Any) -> Iterator[tuple[str, OptionInfo]]:  # noqa: ANN401
                 yield max(info.param_decls, key=len), info
 
 
+def filled(kind: type[G], *groups: Any, **more: Any) -> G:  # noqa: ANN401 (dataclasses)
+    """Make core's options of `more` and what groups have under the names of its fields; the last counts."""
+    found = {f.name: value for g in groups for f in fields(g) if (value := getattr(g, f.name)) is not None}
+    return kind(**{f.name: found[f.name] for f in fields(kind) if f.name in found} | more)  # type: ignore[arg-type]
+
+
 class _Values:
     """A command whose values are read by `value_of`, and whose flags have no value in its help."""
 

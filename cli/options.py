@@ -12,7 +12,7 @@ import typer
 
 from abw.cli import completion
 from abw.cli.console import print_json, progress
-from abw.cli.groups import flag, group, option
+from abw.cli.groups import filled, flag, group, option
 from abw.cli.usage import one_of
 
 if TYPE_CHECKING:
@@ -201,8 +201,7 @@ class Changes:
 
         if str(more.get("data", self.data)) == "-":
             raise typer.BadParameter("only `abw run` reads from a pipe: name a file", param_hint="--data")
-        same = ("data", "limit", "batch", "seed", "weights", "allow_outside")
-        return Overrides(**{"dims": self.dims, **{name: getattr(self, name) for name in same}, **more})
+        return filled(Overrides, self, dims=self.dims, **more)
 
 
 @group

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from abw.cli.groups import chosen
+from abw.cli.groups import chosen, filled
 from abw.cli.options import Changes
 
 if TYPE_CHECKING:
@@ -61,12 +61,11 @@ def batch_of(batch: str | None, *, program: bool) -> int | None:
     return int(batch)
 
 
-def program_options(changes: Changes, batch: int | None, **more: Any) -> ProgramOptions:  # noqa: ANN401
-    """How to run a program: what `changes` say, and `more` fields. Errors: usage errors."""
+def program_options(changes: Changes, *groups: Any, batch: int | None, **more: Any) -> ProgramOptions:  # noqa: ANN401
+    """How to run a program: what `changes` and other groups say, and `more` fields. Errors: usage errors."""
     from abw.core.script.run import ProgramOptions
 
     if changes.data is None:
         said = "a program needs instances: --data FILE (- is standard input)"
         raise typer.BadParameter(said, param_hint="--data")
-    same = ("data", "limit", "dims", "weights", "seed", "allow_outside")
-    return ProgramOptions(**{name: getattr(changes, name) for name in same}, batch=batch or 64, **more)
+    return filled(ProgramOptions, changes, *groups, dims=changes.dims, batch=batch or 64, **more)

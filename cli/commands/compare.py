@@ -10,7 +10,7 @@ import typer
 
 from abw.cli import completion, options
 from abw.cli.console import counted, duration, grid, say_random, show
-from abw.cli.groups import group, option
+from abw.cli.groups import filled, group, option
 
 if TYPE_CHECKING:
     from abw.viz.drawing.chart import Chart
@@ -57,7 +57,7 @@ def compare(
 
     Executes and keeps nothing. --fuse and --group show the effect of fewer nodes or types.
     """
-    overrides, given = changes.overrides(), vars(comparison)
+    overrides = changes.overrides()
     from abw.core.tools.compare import LEARNED_WITH, CompareOptions
     from abw.core.tools.compare import compare as run_compare
 
@@ -67,15 +67,9 @@ def compare(
         names = tuple(dict.fromkeys(n.strip() for n in comparison.policies.split(",")))
     for name in names:
         options.require_policy(name, "--policies", *LEARNED_WITH)
-    same = ("encoding", "granularity", "seeds", "train_limit", "trials", "skip", "fuse", "group", "cost")
-    chosen = CompareOptions(
-        policies=names,
-        sizes=numbers(comparison.batches, "--batches") if comparison.batches else (),
-        plot=comparison.plot,
-        tight=comparison.bound == "tight",
-        dedup=comparison.dedup or "auto",
-        **{name: given[name] for name in same},
-    )
+    sizes = numbers(comparison.batches, "--batches") if comparison.batches else ()
+    tight = comparison.bound == "tight"
+    chosen = filled(CompareOptions, comparison, policies=names, sizes=sizes, tight=tight)
     with output.progress() as progress:
         report = run_compare(spec, overrides, chosen, progress)
     if comparison.plot:

@@ -55,13 +55,7 @@ def explain(
         options.require_policy(policy, "--policy")
     if target and options.is_program(target):
         programs.refuse_options(explanation)
-        chosen = programs.program_options(
-            changes,
-            changes.batch,
-            format=explanation.format,
-            granularity=explanation.granularity,
-            dedup=explanation.dedup,
-        )
+        chosen = programs.program_options(changes, explanation, batch=changes.batch, policy=None)
         with output.progress():
             report = explain_program(target, chosen, number, policy)
     else:

@@ -14,7 +14,7 @@ import typer
 
 from abw.cli import options, programs
 from abw.cli.console import CLOSED_PIPE, amount, counted, print_json, say
-from abw.cli.groups import Command, chosen, flag, group, option, without
+from abw.cli.groups import Command, chosen, filled, flag, group, option, without
 from abw.cli.report import print_run
 from abw.cli.usage import one_of
 from abw.core.base.interrupts import Terminated, stopped
@@ -22,7 +22,6 @@ from abw.core.base.interrupts import Terminated, stopped
 if TYPE_CHECKING:
     from abw.core.exec.interface import Executor
     from abw.core.run.options import RunOptions
-    from abw.core.script.run import ProgramOptions
     from abw.core.spec.load import Overrides
 
 # What --show-kernels means where no type is named.
@@ -207,13 +206,7 @@ def run(
     to_stdout = _refuse_contradictions(data, execution, kept, spread, output)
     common = {
         "told": execution.overrides,
-        "threads": execution.threads,
-        "verify": execution.verify,
-        "check_finite": execution.check_finite,
-        "output": kept.output,
-        "skip_bad": data.skip_bad,
         "keep": not kept.no_keep,
-        "note": kept.note,
         "tags": tuple(kept.tags or ()),
         "shard": options.shard_of(spread.shard),
     }
@@ -225,7 +218,13 @@ def run(
         from abw.core.script.run import run_program as run_it
 
         stdout = to_stdout or output.as_json or shown is not None
-        what: tuple[Any, ...] = (str(spec), _of_program(data, batching, execution, stdout=stdout, **common))
+        policy = programs.policy_of(batching.policy)
+        if policy:
+            options.require_policy(policy, "--policy")
+        batch = programs.batch_of(data.size, program=True)
+        groups = (data, batching, execution, kept)
+        how = programs.program_options(*groups, batch=batch, policy=policy, stdout=stdout, **common)
+        what: tuple[Any, ...] = (str(spec), how)
     else:
         programs.refuse_format(data.format)
         what = (spec, *_of_spec(data, batching, execution, kept, common))
@@ -280,23 +279,6 @@ def _refuse_contradictions(
     return to_stdout
 
 
-def _of_program(data: Data, batching: Batching, execution: Execution, **more: Any) -> ProgramOptions:  # noqa: ANN401
-    """How a program is run. Errors: usage errors, AbwError."""
-    policy = programs.policy_of(batching.policy)
-    if policy:
-        options.require_policy(policy, "--policy")
-    return programs.program_options(
-        data,
-        programs.batch_of(data.size, program=True),
-        format=data.format,
-        policy=policy,
-        executor=execution.executor,
-        granularity=batching.granularity or "cell",
-        dedup=batching.dedup,
-        **more,
-    )
-
-
 def _of_spec(
     data: Data, batching: Batching, execution: Execution, kept: Kept, common: dict[str, Any]
 ) -> tuple[Overrides, RunOptions]:
@@ -322,25 +304,9 @@ def _of_spec(
         options.require_policy(policy, "--policy")
     if encoding and policy != LEARNED:
         raise typer.BadParameter(f"it goes with --policy fsm, not with {policy}", param_hint="--encoding")
-    return changes, RunOptions(
-        policy=policy,
-        encoding=encoding or usual.encoding,
-        executor=execution.executor or usual.executor,
-        granularity=granularity,
-        layout=batching.layout or usual.layout,
-        fuse=batching.fuse,
-        group=batching.group,
-        dedup=batching.dedup or usual.dedup,
-        seed=data.seed or 0,
-        train_limit=batching.train_limit,
-        profile=execution.profile,
-        input=pipe,
-        grown=kept.grown,
-        auto_batch=data.size == "auto",
-        memory=parse_bytes(data.memory) if data.memory else None,
-        trace=execution.trace,
-        **common,
-    )
+    groups = (usual, data, batching, execution, kept)
+    common |= {"memory": parse_bytes(data.memory) if data.memory else None, "auto_batch": data.size == "auto"}
+    return changes, filled(RunOptions, *groups, policy=policy, granularity=granularity, input=pipe, **common)
 
 
 def _scaled(

@@ -11,7 +11,7 @@ import typer
 
 from abw.cli import options, programs
 from abw.cli.console import print_json
-from abw.cli.groups import flag, group, option, without
+from abw.cli.groups import filled, flag, group, option, without
 
 if TYPE_CHECKING:
     from abw.core.serve.settings import Loading
@@ -126,19 +126,17 @@ def _loading(spec: Path, changes: options.Changes, engine: Engine) -> Loading:
         policy = programs.policy_of(engine.policy)
         format = engine.format or (format_of(data, None) if data else "json")
     free = max(1, (usable_cores() - 1) // engine.engines)
-    return Loading(
-        str(spec),
+    return filled(
+        Loading,
+        changes,
+        engine,
+        target=str(spec),
         format=format,
         weights=str(changes.weights) if changes.weights else None,
         data=str(data) if data else None,
         dims=overrides.dims,
         policy=policy,
-        executor=executor,
-        precision=engine.precision,
-        dedup=engine.dedup,
         threads=engine.threads or (free if executor in (None, "cpu") else None),
-        seed=changes.seed,
-        allow_outside=changes.allow_outside,
     )
 
 

@@ -11,7 +11,7 @@ import typer
 
 from abw.cli import options, programs
 from abw.cli.console import amount, counted, say
-from abw.cli.groups import chosen, flag, group, option
+from abw.cli.groups import chosen, filled, flag, group, option
 from abw.core.base.errors import AbwError
 from abw.core.base.interrupts import Terminated, stopped
 from abw.core.store.folders import number_of
@@ -143,23 +143,7 @@ def _of_program(changes: options.Changes, training: Training) -> ProgramTraining
     programs.refuse_options(changes, training)
     if changes.data is None:
         raise typer.BadParameter("a program needs instances: --data FILE", param_hint="--data")
-    return ProgramTraining(
-        data=changes.data,
-        format=training.format,
-        dev=training.dev,
-        limit=changes.limit,
-        batch=changes.batch,
-        epochs=training.epochs,
-        dims=changes.dims,
-        weights=changes.weights,
-        policy=training.policy,
-        executor=training.executor,
-        threads=training.threads,
-        seed=changes.seed or 0,
-        dedup=training.dedup,
-        every=training.checkpoint,
-        allow_outside=changes.allow_outside,
-    )
+    return filled(ProgramTraining, changes, training, dims=changes.dims, every=training.checkpoint)
 
 
 def _options(spec: Path | None, changes: options.Changes, training: Training) -> TrainOptions:
@@ -169,8 +153,8 @@ def _options(spec: Path | None, changes: options.Changes, training: Training) ->
     if spec is None and training.resume is None:
         hint = "`abw specs` lists the models that ship; --resume continues a training"
         raise AbwError("abw train needs SPEC or --resume", hint=hint, exit_code=2)
-    others = {name for name, _ in chosen(changes, training)} - {"--resume", "--address", "--allow-outside"}
-    if training.resume and (spec or others):
+    typed = {name for name, _ in chosen(changes, training)} - {"--resume", "--address", "--allow-outside"}
+    if training.resume and (spec or typed):
         message = "a training continues with its own options: leave out SPEC and other options"
         raise typer.BadParameter(message, param_hint="--resume")
     engine, workers, policy = training.engine, training.workers, training.policy
@@ -186,18 +170,9 @@ def _options(spec: Path | None, changes: options.Changes, training: Training) ->
     options.require_policy(policy, "--policy")
     if policy.endswith(".json"):
         policy = str(Path(policy).absolute())  # as a training that goes on finds it
-    return TrainOptions(
-        dev=training.dev,
-        epochs=training.epochs,
-        policy=policy,
-        executor=training.executor,
-        threads=training.threads or (1 if workers and training.executor == "cpu" else None),
-        seed=changes.seed or 0,
-        every=training.checkpoint,
-        metrics=training.metric or (),
-        workers=workers or 0,
-        dedup=training.dedup,
-    )
+    threads = training.threads or (1 if workers and training.executor == "cpu" else None)
+    others = {"policy": policy, "threads": threads, "metrics": training.metric or ()}
+    return filled(TrainOptions, changes, training, every=training.checkpoint, **others)
 
 
 def _print(report: dict[str, Any]) -> None:

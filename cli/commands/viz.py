@@ -292,9 +292,7 @@ def _scene(
     others = AGAINST if view.against is None else view.against
     if target and options.is_program(target):
         programs.refuse_options(asked, view)
-        chosen = programs.program_options(
-            changes, changes.batch, format=view.format, granularity=view.granularity
-        )
+        chosen = programs.program_options(changes, view, batch=changes.batch)
         return scene_of_program(target, chosen, mini_batch, others, view.by)
     programs.refuse_format(view.format)
     granularity = programs.of_spec(view.granularity)
