@@ -6,7 +6,6 @@ from collections.abc import Collection
 from keyword import iskeyword
 from pathlib import Path
 
-from abw.core.base.errors import AbwError
 from abw.core.ir.cell import Param, Port
 from abw.core.ir.libraries import with_type
 from abw.core.ir.model import Library, NodeType
@@ -20,7 +19,7 @@ from abw.core.spec.models.train import library_training
 from abw.core.spec.models.weights import read_weights
 from abw.core.spec.models.wiring import share
 from abw.core.spec.text import fields
-from abw.core.spec.text.document import Mapping, Scalar, read
+from abw.core.spec.text.document import Mapping, Node, Scalar, read
 from abw.core.spec.text.reach import Reach
 from abw.core.spec.text.report import Report
 
@@ -41,18 +40,14 @@ def load_library(path: Path, overrides: Overrides, taken: Collection[str] = ()) 
         report.add(f"{path} is a model, not a library", top.where, hint)
     elif top is not None:
         library = _library(path, top, overrides, taken, report)
-    report.check()
-    if library is None:
-        raise AbwError(f"{path} is no library")
-    return library
+    return report.checked(library, path, "library")
 
 
 def _library(
     path: Path, top: Mapping, overrides: Overrides, taken: Collection[str], report: Report
 ) -> Library | None:
     reach = Reach(path.parent, overrides.allow_outside)
-
-    fields.keys(top, "a library", report, ("library",), OPTIONAL)
+    top = fields.keys(top, "a library", report, ("library",), OPTIONAL)
     name, found = declared(top, "library", overrides.dims, reach, report)
     dims, tables = found.cells.dims, found.tables
     drafts = _drafts(section(top, "types", report), found.cells)
@@ -85,28 +80,30 @@ def _drafts(node: Mapping | None, cells: Cells) -> list[TypeDraft]:
     """The types that are written, then a type for each of the library's own cells that none of them names."""
     drafts: list[TypeDraft] = []
     report = cells.report
-    for key, value in node.items if node else ():
-        if not fields.name(key, "a type", report):
-            continue
-        written, what = Mapping((), value.where), f"type '{key.text}'"
+    for key, value in fields.named(node, "types", "a type", report):
+        written = Mapping((), value.where)
+        cell: Node | None = value
         if not isinstance(value, Scalar):
+            what = f"type '{key.text}'"
             if (keys := fields.mapping(value, what, report)) is None:
                 continue
-            written = keys
-            fields.keys(written, what, report, ("cell",), ("dims", "params"), key.where)
-        draft = TypeDraft(len(drafts), key, written, "", frozenset())
-        find_cell(draft, value if isinstance(value, Scalar) else written.get("cell"), cells)
-        drafts.append(draft)
+            written = fields.keys(keys, what, report, ("cell",), ("dims", "params"), key.where)
+            cell = written.get("cell")
+        drafts.append(_draft(len(drafts), key, written, cell, cells))
     names = {draft.name for draft in drafts}
     for name, (key, _) in cells.own.items():
         if name not in cells.used:
             if name in names:
                 message = f"cell '{name}' is called as the type '{name}', which has another cell"
                 report.add(message, key.where, "rename one of them")
-            draft = TypeDraft(len(drafts), key, Mapping((), key.where), "", frozenset())
-            find_cell(draft, key, cells)
-            drafts.append(draft)
+            drafts.append(_draft(len(drafts), key, Mapping((), key.where), key, cells))
     return drafts
+
+
+def _draft(number: int, key: Scalar, written: Mapping, cell: Node | None, cells: Cells) -> TypeDraft:
+    draft = TypeDraft(number, key, written, "", frozenset())
+    find_cell(draft, cell, cells)
+    return draft
 
 
 def _callable(node: Mapping | None, taken: Collection[str], report: Report) -> None:

@@ -81,15 +81,11 @@ def load_cell(path: Path, dims: Mapping[str, int] | None = None) -> Cell:
     report = Report()
     file = read_cell(path, report)
     if file is None:
-        report.check()
-        raise AbwError(f"{path} is no cell")
+        return report.checked(None, path, "cell")
     names = tuple(scalar.text for scalar in file.dims)
     known_dims(dims or {}, names)
     cell = make(file, {name: (dims or {}).get(name, DEFAULT_SIZE) for name in names}, report)
-    report.check()
-    if cell is None:
-        raise AbwError(f"{path} is no cell")
-    return cell
+    return report.checked(cell, path, "cell")
 
 
 def is_cell(path: Path) -> bool:
@@ -111,19 +107,15 @@ def load_model(
     report = Report()
     top = fields.mapping(read(path, report), "a model", report)
     if top is None:
-        report.check()
-        raise AbwError(f"{path} is no model")
+        return report.checked(None, path, "model")
     for key, (what, hint) in _OTHERS.items():
         if top.get(key) is not None and top.get("model") is None:
             report.add(f"{path} is a {what}, not a model", top.where, hint.format(path))
             report.check()
     loader = _Loader(path, top, overrides or Overrides(), schema_of, report)
     model = loader.model()
-    loader.blame_dims()
-    report.check()
-    if model is None:
-        raise AbwError(f"{path} is no model")
-    return model
+    too_large(loader.section("dims"), loader.dims, loader.overrides.dims, report)
+    return report.checked(model, path, "model")
 
 
 class _Loader:
@@ -145,13 +137,9 @@ class _Loader:
         self.report = report
         self.dims: Mapping[str, int | None] = {}
 
-    def blame_dims(self) -> None:
-        """Tell of a dim in place of all that is too large by it."""
-        too_large(self._section("dims"), self.dims, self.overrides.dims, self.report)
-
     def model(self) -> Model | None:
-        report, top = self.report, self.top
-        MODEL.check(top, "a model", report)
+        report = self.report
+        top = self.top = MODEL.check(self.top, "a model", report)
         name, found = declared(top, "model", self.overrides.dims, self.reach, report)
         tables = {name: (number, self._with_words(table)) for name, (number, table) in found.tables.items()}
         found = replace(found, tables=tables)
@@ -159,13 +147,12 @@ class _Loader:
         dims = self.dims = cells.dims
         data = self._data()
         schema = self._schema(data)
-        own_links = self._section("links")
-        grows = self._section("grow")
+        own_links, grows, outputs = map(self.section, ("links", "grow", "outputs"))
         schema = with_derived(schema, own_links, grows, report) if schema else None
-        beside = asked_beside(self._section("outputs"))
+        beside = asked_beside(outputs)
         growing = sketch(grows, schema, own_links, tables, beside, report) if grows and schema else None
         schema = growing.schema if growing else schema
-        types = self._section("types")
+        types = self.section("types")
         if types is not None and not types.items:
             report.add("a model needs a type", types.where)
         unknown = Schema("", ())
@@ -180,12 +167,11 @@ class _Loader:
             resolver.used |= growing.used
             optional_inputs(wires, growing, resolver)
             growth = grow(growing, resolver)
-        section = self._section("outputs")
-        outputs, decisions, answers = read_outputs(section, growth, resolver, self.reach)
+        results, decisions, answers = read_outputs(outputs, growth, resolver, self.reach)
         growth = replace(growth, outputs=decisions) if growth else None
         owners = owners_of(drafts, (*tables, *found.params), shared)
         weights = read_weights(top, self.overrides.weights, self.reach, owners, dims, report)
-        training = self._training(outputs, growth, resolver, shared)
+        training = self._training(results, growth, resolver, shared)
         self._unused(resolver, cells)
         if len(report) or data is None or name is None:
             return None
@@ -205,7 +191,7 @@ class _Loader:
             found.whole,
             shared,
             finished,
-            outputs,
+            results,
             weights,
             schema,
             growth,
@@ -238,7 +224,7 @@ class _Loader:
             for t, draft in enumerate(drafts)
             for s, port in enumerate(draft.cell.inputs if draft.cell else ())
         }
-        return read_training(self._section("train"), resolver, names, inputs, known, self.reach)
+        return read_training(self.section("train"), resolver, names, inputs, known, self.reach)
 
     def _floats(self, types: tuple[NodeType, ...], schema: Schema) -> None:
         """Whole numbers of vertices that come to be are not there when a mini-batch's floats are laid out."""
@@ -258,20 +244,20 @@ class _Loader:
         path = self.overrides.weights or self.path
         return replace(table, rows=len(words), vocab=Vocabulary(path, rows), unknown=0)
 
-    def _section(self, name: str) -> Keys | None:
+    def section(self, name: str) -> Keys | None:
+        """A section that is a mapping."""
         return fields.mapping(self.top.get(name), name, self.report)
 
     def _data(self) -> DataSpec | None:
         report, overrides = self.report, self.overrides
-        node = self._section("data")
+        before = len(report)
+        entries = DATA.entries(self.section("data"), "data", report, waived=("path",))
+        node = entries.node
         if node is None:
             return None
-        before = len(report)
-        meant = DATA.check(node, "data", report, waived=("path",))
         given = overrides.data or overrides.instances or overrides.head
-        if not (given or node.get("path") or "path" in meant):
+        if not (given or node.get("path")):
             report.add("data has no 'path'", node.where, "path: FILE, or --data FILE")
-        entries = DATA.entries(node, report)
         form, written = entries.word("format", "unknown format"), entries.text("path")
         batch, limit, seed, frequency = map(entries.integer, ("batch", "limit", "seed", "frequency"))
         tokens = self._tokens(entries.text("tokens"))

@@ -54,7 +54,7 @@ def read_cell(path: Path, report: Report, asked: Span | None = None) -> CellFile
         where = asked or top.where
         report.add(f"{path} is a model, not a cell", where, "a cell file begins with cell: NAME")
         return None
-    CELL.check(top, "a cell", report)
+    top = CELL.check(top, "a cell", report)
     name = fields.text(top.get("cell"), "the cell's name", report)
     return _parts(top, name.text if name else path.stem, path.name, report, before)
 
@@ -62,12 +62,10 @@ def read_cell(path: Path, report: Report, asked: Span | None = None) -> CellFile
 def read_cells(node: Mapping | None, report: Report) -> dict[str, tuple[Scalar, CellFile | None]]:
     """The cells of a model's section `cells`, by name: each with its key; None where it is no mapping."""
     cells: dict[str, tuple[Scalar, CellFile | None]] = {}
-    for key, value in node.items if node else ():
+    for key, value in fields.named(node, "cells", "a cell", report):
         before, what = len(report), f"cell '{key.text}'"
-        if not fields.name(key, "a cell", report):
-            continue
         if top := fields.mapping(value, what, report):
-            MODEL_CELL.check(top, what, report, key.where)
+            top = MODEL_CELL.check(top, what, report, key.where)
         cells[key.text] = (key, _parts(top, key.text, what, report, before) if top else None)
     return cells
 
@@ -75,9 +73,9 @@ def read_cells(node: Mapping | None, report: Report) -> dict[str, tuple[Scalar, 
 def _parts(top: Mapping, name: str, shown: str, report: Report, before: int) -> CellFile:
     """What the keys of a cell hold; `before`: how many mistakes were known when its reading began."""
     dims = fields.names(top.get("dims"), "dims", report)
-    inputs = _named(top.get("inputs"), "inputs", report)
-    params = _named(top.get("params"), "params", report)
-    constants = _named(top.get("constants"), "constants", report)
+    inputs, params, constants, written = (
+        _named(top.get(name), name, report) for name in ("inputs", "params", "constants", "outputs")
+    )
     for clash in inputs.keys() & params.keys():
         report.add(f"'{clash}' is an input and a parameter", params[clash][0].where, "rename one of them")
     for clash in constants.keys() & (inputs.keys() | params.keys()):
@@ -86,12 +84,12 @@ def _parts(top: Mapping, name: str, shown: str, report: Report, before: int) -> 
     for clash in constants.keys() & {dim.text for dim in dims}:
         report.add(f"'{clash}' is a dim and a constant", constants[clash][0].where, "rename one of them")
     outputs: dict[str, tuple[Scalar, Scalar]] = {}
-    for key, node in _named(top.get("outputs"), "outputs", report).values():
-        if value := fields.text(node, f"output '{key.text}'", report):
+    for key, given in written.values():
+        if value := fields.text(given, f"output '{key.text}'", report):
             outputs[key.text] = (key, value)
-    written = top.get("outputs")
-    if isinstance(written, Mapping) and not written.items:
-        report.add("a cell needs an output", written.where)
+    node = top.get("outputs")
+    if isinstance(node, Mapping) and not node.items:
+        report.add("a cell needs an output", node.where)
     return CellFile(
         name,
         shown,
@@ -107,14 +105,12 @@ def _parts(top: Mapping, name: str, shown: str, report: Report, before: int) -> 
 
 
 def _named(node: Node | None, what: str, report: Report) -> dict[str, tuple[Scalar, Node]]:
-    files = {}
-    items = fields.mapping(node, what, report)
-    for key, value in items.items if items else ():
-        if fields.name(key, what.removesuffix("s"), report, fields.WORD):
-            files[key.text] = (key, value)
-            if key.text in FUNCTIONS:
-                report.add(f"'{key.text}' is a function's name", key.where)
-    return files
+    found = {}
+    for key, value in fields.named(node, what, what.removesuffix("s"), report, fields.WORD):
+        found[key.text] = (key, value)
+        if key.text in FUNCTIONS:
+            report.add(f"'{key.text}' is a function's name", key.where)
+    return found
 
 
 def make(file: CellFile, dims: Dims, report: Report) -> Cell | None:
@@ -160,7 +156,7 @@ def param(node: Node, dims: Dims, what: str, report: Report) -> tuple[Sizes, flo
     if not isinstance(node, Mapping):
         shape = sizes(node, dims, what, report)
         return (shape, None) if shape else None
-    PARAM.check(node, what, report)
+    node = PARAM.check(node, what, report)
     init = _number(node.get("init"), f"init of {what}", report)
     written = node.get("shape")
     shape = sizes(written, dims, what, report) if written else None
@@ -170,7 +166,7 @@ def param(node: Node, dims: Dims, what: str, report: Report) -> tuple[Sizes, flo
 def constant(node: Node, dims: Dims, what: str, report: Report) -> Operand | Listed:
     """A number, a list of numbers, a list of such lists, or `{shape:, value:}`."""
     if isinstance(node, Mapping):
-        CONSTANT.check(node, what, report)
+        node = CONSTANT.check(node, what, report)
         value, written = (node.get(key) for key in ("value", "shape"))
         filled = _number(value, f"value of {what}", report)
         given = sizes(written, dims, what, report) if written else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from abw.core.base.errors import AbwError
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence, read
 from abw.core.spec.text.report import Report, suggest
@@ -45,10 +44,7 @@ def load_subgraph(path: Path) -> Subgraph:
     report = Report()
     top = fields.mapping(read(path, report), "a list of batches", report)
     graph = _Reader(top, report).subgraph(path) if top else None
-    report.check()
-    if graph is None:
-        raise AbwError(f"{path} is no list of batches")
-    return graph
+    return report.checked(graph, path, "list of batches")
 
 
 class _Reader:
@@ -60,8 +56,8 @@ class _Reader:
 
     def subgraph(self, path: Path) -> Subgraph:
         """What the file says; a placeholder where it is wrong."""
-        report, top = self.report, self.top
-        fields.keys(top, "a list of batches", report, REQUIRED, OPTIONAL)
+        report = self.report
+        top = self.top = fields.keys(self.top, "a list of batches", report, REQUIRED, OPTIONAL)
         name = fields.text(top.get("layout"), "the layout's name", report)
         batches = tuple(self._batch(node) for node in self._list(top.get("batches"), "batches"))
         if not batches and top.get("batches") is not None:

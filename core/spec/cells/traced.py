@@ -52,11 +52,7 @@ def traced(function: Callable[..., Any], dims: Dims) -> Traced:
     Cost: that of the call.
     """
     report = Report()
-    found = _Tracer(function, dims, report).trace()
-    report.check()
-    if found is None:
-        raise AbwError(f"{function.__name__} is no cell")
-    return found
+    return report.checked(_Tracer(function, dims, report).trace(), function.__name__, "cell")
 
 
 class _Tracer:

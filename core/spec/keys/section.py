@@ -14,7 +14,7 @@ from abw.core.base.errors import Span
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Node, Scalar
-from abw.core.spec.text.fields import LONGEST, MOST, NAME, WORD
+from abw.core.spec.text.fields import LONGEST, MOST, NAME, WORD, Name
 from abw.core.spec.text.report import Report, suggest
 
 Schema = dict[str, Any]
@@ -46,17 +46,29 @@ class Section:
 
     def check(
         self, node: Keys, what: str, report: Report, where: Span | None = None, waived: Collection[str] = ()
-    ) -> set[str]:
+    ) -> Keys:
         """Check which keys a mapping has; those `waived` may be there, and are not missed.
 
-        `where` is the place to name for a missing one. Returns what misspelt keys meant.
+        `where` is the place to name for a missing one. Returns the mapping with misspelt keys put right.
         """
         required = [name for name in self.required if name not in waived]
         return fields.keys(node, what, report, required, (*self.keys, *waived), where)
 
-    def entries(self, node: Node | None, report: Report, of: str = "") -> Entries:
-        """The values of a mapping, to be read; none of what is no mapping. `of` follows keys in messages."""
-        return Entries(self, node if isinstance(node, Keys) else None, report, of)
+    def entries(
+        self,
+        node: Node | None,
+        what: str,
+        report: Report,
+        where: Span | None = None,
+        waived: Collection[str] = (),
+        of: str = "",
+    ) -> Entries:
+        """The values of a mapping whose keys are checked (`check`); none of what is no mapping.
+
+        `of` follows keys in messages.
+        """
+        keys = self.check(node, what, report, where, waived) if isinstance(node, Keys) else None
+        return Entries(self, keys, report, of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +110,10 @@ class Entries:
         self.report.add(message, found.where, hint or suggest(found.text, known))
         return None
 
+    def name(self, node: Node | None, what: str, known: tuple[Name, ...]) -> Name | None:
+        """One of some words: `node` itself, or the key `name` where that is this mapping."""
+        return fields.choice(self.get("name") if self.node else node, what, known, self.report)
+
     def truth(self, name: str) -> bool | None:
         """true or false."""
         return fields.truth(self.get(name), name + self.of, self.report)
@@ -105,6 +121,11 @@ class Entries:
     def mapping(self, name: str) -> Keys | None:
         """A mapping."""
         return fields.mapping(self.get(name), name + self.of, self.report)
+
+    def items(self, name: str) -> tuple[tuple[Scalar, Node], ...]:
+        """The entries of a mapping; none where there is no mapping."""
+        found = self.mapping(name)
+        return found.items if found else ()
 
 
 def text(doc: str) -> Schema:

@@ -27,7 +27,7 @@ def read_answer(
 ) -> Answer:
     """What a mapping says of an output whose values have this shape, on vertices of these kinds."""
     what, report = f"output '{key.text}'", resolver.report
-    entries = ANSWER.entries(node, report, f" of {what}")
+    entries = ANSWER.entries(node, what, report, of=f" of {what}")
     written, top = entries.text("as"), entries.integer("top") or 0
     form: Form = "label" if top else "values"
     form = next((name for name in get_args(Form) if written and written.text == name), form)
@@ -73,17 +73,13 @@ def _beside(kind: str, schema: Schema) -> tuple[str, ...]:
 
 def asked_beside(outputs: Mapping | None) -> frozenset[str]:
     """All names in the lists `fields` of a section `outputs`, whatever they mean."""
-    written = (
-        [value.get(FIELDS) for _, value in outputs.items if isinstance(value, Mapping)] if outputs else []
-    )
-    items = [item for node in written for item in (node.items if isinstance(node, Sequence) else (node,))]
+    answers = [value for _, value in outputs.items if isinstance(value, Mapping)] if outputs else []
+    items = [item for answer in answers if (node := answer.get(FIELDS)) for item in fields.items(node)]
     return frozenset(item.text for item in items if isinstance(item, Scalar))
 
 
 def _list(node: Node | None, what: str, report: Report) -> list[Scalar]:
-    if node is None:
-        return []
-    items = node.items if isinstance(node, Sequence) else (node,)
+    items = fields.items(node) if node else ()
     return [text for text in (fields.text(item, what, report) for item in items) if text]
 
 

@@ -23,8 +23,8 @@ _MASKS = ("mask", "where")
 def read_attention(node: Mapping, what: str, dims: Dims, report: Report) -> Attention:
     """The section's options; sources are read by who reads those of all types."""
     masks = [key for name in _MASKS if (key := node.key(name))]
-    ATTEND.check(node, f"{KEY} of {what}", report, waived=[key.text for key in masks])
-    entries = ATTEND.entries(node, report, f" of {what}")
+    waived = [key.text for key in masks]
+    entries = ATTEND.entries(node, f"{KEY} of {what}", report, waived=waived, of=f" of {what}")
     for key in masks:
         hint = "neighbours are masked by the `where` of the types of keys and values, pairs by a link"
         report.add(f"{KEY} of {what} has no {key.text} of its own", key.where, hint)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Names
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from abw.core.base.errors import Span, did_you_mean
+from abw.core.base.errors import did_you_mean
 from abw.core.ir.cell import Cell, Shape
 from abw.core.ir.model import SIMPLE, Attention, Reduction, Where
 from abw.core.ir.schema import Schema
@@ -23,8 +23,6 @@ from abw.core.spec.text.sizes import Dims, size
 from abw.core.spec.text.tokens import ExpressionError
 
 MOST_LAYERS = 1000
-
-
 # Kinds that a message names.
 MOST_NAMED = 6
 
@@ -36,7 +34,7 @@ class TypeDraft:
     Of a type that is repeated there is a draft for each of its `layers`, numbered from 0 (`layer`); others
     have no layers. Of a reduction `reduced` says which input each output is made of, and `ports` which shape
     its inputs have, once that is known. `whole` is False where a mistake hides some of the outputs: then none
-    is missed. `meant`: the keys that misspelt ones stand for.
+    is missed.
     """
 
     number: int
@@ -44,7 +42,6 @@ class TypeDraft:
     node: Mapping
     per: str
     kinds: frozenset[str]
-    meant: Set[str] = frozenset()
     where: tuple[Where, ...] = ()
     file: CellFile | None = None
     cell: Cell | None = None
@@ -124,10 +121,8 @@ def draft_types(node: Mapping, cells: Cells, schema: Schema) -> list[TypeDraft] 
     """
     drafts: list[TypeDraft] = []
     known, report = True, cells.report
-    for key, value in node.items:
+    for key, value in fields.named(node, "types", "a type", report):
         what = f"type '{key.text}'"
-        if not fields.name(key, "a type", report):
-            continue
         if written := fields.mapping(value, what, report):
             layers = _layers(written, what, cells)
             known &= layers is not None
@@ -153,13 +148,16 @@ def _layers(node: Mapping, what: str, cells: Cells) -> int | None:
 
 def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, cells: Cells) -> TypeDraft:
     what, report = f"type '{key.text}'", cells.report
-    found = [name for name in ("cell", *REDUCTIONS) if node.get(name) is not None]
+    found = _computed_by(node)
+    if len(found) > 1 and (last := node.key(found[-1])):
+        report.add(f"{what} has {' and '.join(found)}: it is one of them", last.where)
+    others = set[str]()
+    if found:
+        others = {*REDUCTIONS} if found == ["cell"] else {"cell", *REDUCTIONS, *OF_CELLS}
+    node = TYPE.without(*others.difference(found)).check(node, what, report, key.where)
+    found = _computed_by(node)
     reduction = next((name for name in REDUCTIONS if name in found), None)
-    if len(found) > 1:
-        report.add(f"{what} has {' and '.join(found)}: it is one of them", _where(node, found[-1]))
-    others = {"cell", *REDUCTIONS, *OF_CELLS} if reduction else {*REDUCTIONS} if found else set[str]()
-    meant = TYPE.without(*others.difference(found)).check(node, what, report, key.where)
-    if not found and meant.isdisjoint(("cell", *REDUCTIONS)):
+    if not found:
         hint = "give a cell file, or a sum, mean, max or attend over a link"
         report.add(f"{what} has no cell", key.where, hint)
     per = fields.text(node.get("per"), f"per of {what}", report)
@@ -167,7 +165,7 @@ def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, cells: Cells
     if per and not kinds:
         allowed_kinds = (*schema.kinds, *schema.groups)
         report.add(f"unknown kind '{per.text}'", per.where, suggest(per.text, allowed_kinds))
-    draft = TypeDraft(number, key, node, per.text if per else "", kinds, meant)
+    draft = TypeDraft(number, key, node, per.text if per else "", kinds)
     if condition := fields.text(node.get("where"), f"where of {what}", report):
         draft.where = _conditions(condition, kinds, schema, report)
     bound = node.get(reduction) if reduction else node.get("inputs")
@@ -195,9 +193,9 @@ def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, cells: Cells
     return draft
 
 
-def _where(node: Mapping, name: str) -> Span:
-    key = node.key(name)
-    return key.where if key else node.where
+def _computed_by(node: Mapping) -> list[str]:
+    """The keys of a type that say how it is computed."""
+    return [name for name in ("cell", *REDUCTIONS) if node.get(name) is not None]
 
 
 def _conditions(text: Scalar, kinds: frozenset[str], schema: Schema, report: Report) -> tuple[Where, ...]:
@@ -235,7 +233,7 @@ def _cell(draft: TypeDraft, cells: Cells) -> None:
     if file is None:
         return
     for name in file.inputs:
-        if name not in draft.bindings and draft.whole and "inputs" not in draft.meant:
+        if name not in draft.bindings and draft.whole:
             key = draft.node.key("inputs") or draft.key
             report.add(f"input '{name}' of {file.shown} is not bound", key.where, f"inputs: {{{name}: …}}")
     for name, (key, _) in draft.bindings.items():

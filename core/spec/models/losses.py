@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from abw.core.ir.cell import Shape
 from abw.core.ir.growth import Decision, Growth
-from abw.core.ir.schema import Hop
 from abw.core.ir.training import (
     LOSSES,
     METRICS,
@@ -22,12 +21,12 @@ from abw.core.ir.training import (
 )
 from abw.core.spec.keys.training import LOSS, METRIC
 from abw.core.spec.models.resolve import Resolver
-from abw.core.spec.models.sources import LinkPath, Lookup, parse_source
+from abw.core.spec.models.sources import Lookup, parse_source
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Node, Scalar, Sequence
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.tokens import ExpressionError
+from abw.core.spec.text.tokens import parsed
 
 # The metrics of each kind of loss, the usual one first.
 _OF_KINDS: Mapping[str, tuple[MetricName, ...]] = {
@@ -73,8 +72,7 @@ class Losses:
         if node is None:
             self.report.add("train has no 'loss'", section.where, "loss: {of: OUTPUT, target: FIELD}")
             return []
-        items = node.items if isinstance(node, Sequence) else (node,)
-        found = [self._loss(item) for item in items]
+        found = [self._loss(item) for item in fields.items(node)]
         return [loss for loss in found if loss]
 
     def _loss(self, node: Node) -> Loss | None:
@@ -82,8 +80,8 @@ class Losses:
         keys = fields.mapping(node, "a loss", report)
         if keys is None:
             return None
-        LOSS.check(keys, "a loss", report)
-        of = LOSS.entries(keys, report).text("of")
+        entries = LOSS.entries(keys, "a loss", report)
+        of = entries.text("of")
         decision = self.outputs.decision(of.text) if of else None
         if of and decision and decision.how == "chance":
             if decision.limit:
@@ -95,17 +93,17 @@ class Losses:
         elif of and not self.outputs.kinds[of.text]:
             return None  # the output was reported already
         usual: LossKind = "binary" if decision and decision.how == "over" else "cross-entropy"
-        kind = fields.choice(keys.get("kind"), "kind", LOSSES, report) or usual
+        kind = fields.choice(entries.get("kind"), "kind", LOSSES, report) or usual
         if decision and kind != usual:
             how = "whether a number is above another" if usual == "binary" else "one of several scores"
             report.add(f"'{of and of.text}' decides {how}: its loss is of kind {usual}", keys.where)
-        weight = fields.number(keys.get("weight"), "weight", report)
-        target = self._target(keys.get("target"), self.outputs.kinds[of.text]) if of else None
-        over = self.among(keys.get("over"), self.outputs.kinds[of.text]) if of else None
+        weight = fields.number(entries.get("weight"), "weight", report)
+        target = self._target(entries.text("target"), self.outputs.kinds[of.text]) if of else None
+        over = self._among(entries.text("over"), self.outputs.kinds[of.text]) if of else None
         shape = self.outputs.shapes[of.text] if of else None
         if of and shape is not None and len(shape) != 1:
             report.add(f"output '{of.text}' has the shape {list(shape)}: a loss is of vectors", of.where)
-        classes = self._classes(keys, kind, shape)
+        classes = self._classes(entries.get("classes"), kind, shape)
         if weight is not None and weight <= 0:
             report.add("weight must be above 0", keys.where)
         if of is None or target is None or len(report) > before:
@@ -143,8 +141,7 @@ class Losses:
                     hint = f"outputs: {{{name}: {path}}}, and a loss {{of: {name}, target: FIELD}}"
                     self.report.add(f"{message} that its data tell", section.where, hint)
 
-    def _classes(self, keys: Keys, kind: str, shape: Shape | None) -> tuple[float, ...]:
-        node = keys.get("classes")
+    def _classes(self, node: Node | None, kind: str, shape: Shape | None) -> tuple[float, ...]:
         if node is None:
             return ()
         if kind != "cross-entropy" or not isinstance(node, Sequence):
@@ -156,54 +153,36 @@ class Losses:
             self.report.add(f"there are {shape[0]} classes, and {len(found)} weights", node.where)
         return tuple(weight for weight in found if weight is not None)
 
-    def _target(self, node: Node | None, kinds: frozenset[str]) -> Target | None:
-        text = fields.text(node, "target", self.report)
+    def _target(self, text: Scalar | None, kinds: frozenset[str]) -> Target | None:
         if text is None:
             return None
-        try:
-            (source, *others) = parse_source(text.text)
-        except ExpressionError as problem:
-            problem.note(text, self.report)
+        written = parsed(parse_source, text, self.report)
+        if written is None:
             return None
+        resolver, (source, *others), table = self.resolver, written, None
         if others:
             self.report.add("a target has no 'or'", text.where, "a vertex without a target has no loss")
             return None
         if isinstance(source, Lookup):
-            table = source.table.text
-            if table not in self.resolver.tables:
-                self.report.add(
-                    f"no table is called '{table}'", text.where, suggest(table, self.resolver.tables)
+            name = source.table.text
+            if name not in resolver.tables:
+                self.report.add(f"no table is called '{name}'", text.where, suggest(name, resolver.tables))
+                return None
+            source, table = source.path, resolver.tables[name][0]
+        for step in source.steps[:-1]:
+            link = resolver.schema.links.get(step.name)
+            if link and link.many and step.index is None:
+                where, hint = (
+                    text.at(step.token.at, len(step.name)),
+                    f"pick one: {step.name}[0], {step.name}[-1]",
                 )
-                return None
-            return self._field(source.path, kinds, text, self.resolver.tables[table][0])
-        return self._field(source, kinds, text, None)
-
-    def _field(self, path: LinkPath, kinds: frozenset[str], text: Scalar, table: int | None) -> Target | None:
-        *links, last = path.steps
-        hops = []
-        for step in links:
-            where = text.at(step.token.at, len(step.name))
-            known = self.resolver.schema.links_of(kinds)
-            if step.name not in known or step.layer:
-                self.report.add(f"no link '{step.name}' here", where, suggest(step.name, known))
-                return None
-            link = self.resolver.schema.links[step.name]
-            if link.many and step.index is None:
-                hint = f"pick one: {step.name}[0], {step.name}[-1]"
                 self.report.add(f"link '{step.name}' leads to many vertices", where, hint)
                 return None
-            hops.append(Hop(step.name, step.index))
-            kinds = link.reached(kinds)
-        fitting = self.resolver.schema.fields_of(kinds)
-        if last.name not in fitting or last.index is not None:
-            where = text.at(last.token.at, len(last.name))
-            self.report.add(f"no field '{last.name}' there", where, suggest(last.name, fitting))
-            return None
-        return Target(last.name, tuple(hops), table)
+        found = resolver.field(kinds, source, text)
+        return Target(source.steps[-1].name, found, table) if found is not None else None
 
-    def among(self, node: Node | None, kinds: frozenset[str]) -> Among | None:
+    def _among(self, text: Scalar | None, kinds: frozenset[str]) -> Among | None:
         """Which of the vertices of some kinds: of a kind or group, or where a link of the instance leads."""
-        text = fields.text(node, "over", self.report)
         if text is None:
             return None
         wanted = self.resolver.schema.members(text.text)
@@ -224,25 +203,22 @@ class Losses:
         """One or a list of them; unless told the usual one of the first loss."""
         if node is None or not losses:
             return [Metric(_OF_KINDS[losses[0].kind][0], 0)] if losses else []
-        items = node.items if isinstance(node, Sequence) else (node,)
-        found = [self._metric(item, losses) for item in items]
+        found = [self._metric(item, losses) for item in fields.items(node)]
         return [metric for metric in found if metric]
 
     def _metric(self, node: Node, losses: list[Loss]) -> Metric | None:
         report = self.report
-        keys = node if isinstance(node, Keys) else None
-        if keys:
-            METRIC.check(keys, "a metric", report)
-        name = fields.choice(keys.get("name") if keys else node, "a metric", tuple(METRICS), report)
+        entries = METRIC.entries(node, "a metric", report)
+        name = entries.name(node, "a metric", tuple(METRICS))
         names = {number: n for n, number in self.outputs.numbers.items()}
-        of = fields.text(keys.get("of"), "of", report) if keys else None
+        of = entries.text("of")
         number = next((n for n, loss in enumerate(losses) if of and names[loss.output] == of.text), 0)
         if of and names[losses[number].output] != of.text:
             known = [names[loss.output] for loss in losses]
             report.add(f"no loss is of '{of.text}'", of.where, suggest(of.text, known))
             return None
         loss = losses[number]
-        over = self.among(keys.get("over"), self.outputs.kinds[names[loss.output]]) if keys else None
+        over = self._among(entries.text("over"), self.outputs.kinds[names[loss.output]])
         if name is None:
             return None
         fitting = _OF_KINDS[loss.kind]

@@ -48,9 +48,9 @@ def read_outputs(
                 answers[key.text] = Answer(fields=beside)
             continue
         if written:
-            ANSWER.check(written, f"output '{key.text}'", report)
+            written = ANSWER.check(written, f"output '{key.text}'", report)
             value = written.get("of") or Sequence((), written.where)
-        items = value.items if isinstance(value, Sequence) else (value,)
+        items = fields.items(value)
         if not items and not (written and not written.get("of")):
             report.add(f"output '{key.text}' names nothing", value.where)
         pairs = [_output(item, key, growth, resolver) for item in items]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from operator import eq, ge, gt, le, lt, ne
 
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.cell import Param
@@ -23,18 +24,11 @@ from abw.core.spec.models.drafts import TypeDraft, kinds_text, named
 from abw.core.spec.models.sources import LinkPath, Lookup, PathStep, parse_source
 from abw.core.spec.text.document import Scalar
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.tokens import ExpressionError, Token
+from abw.core.spec.text.tokens import Token, parsed
 
-_HOLDS = {
-    "==": int.__eq__,
-    "!=": int.__ne__,
-    "<": int.__lt__,
-    "<=": int.__le__,
-    ">": int.__gt__,
-    ">=": int.__ge__,
-}
-
-
+HOLDS: Mapping[str, Callable[[int, int], bool]] = {
+    "==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge
+}  # fmt: skip
 # Conditions that must all hold.
 Conditions = Sequence[Where]
 
@@ -65,7 +59,7 @@ def same_vertices(some: Sequence[Conditions], others: Sequence[Conditions]) -> b
 
 
 def _hold(conditions: Conditions, values: Mapping[str, int]) -> bool:
-    return all(_HOLDS[c.comparison](values[c.field], c.value) for c in conditions)
+    return all(HOLDS[c.comparison](values[c.field], c.value) for c in conditions)
 
 
 def _cases(conditions: Conditions) -> Iterator[dict[str, int]]:
@@ -96,10 +90,8 @@ class Resolver:
 
     def input(self, draft: TypeDraft, text: Scalar) -> list[Resolved] | None:
         """The alternatives of an input of `draft`; None where one of them is wrong."""
-        try:
-            written = parse_source(text.text)
-        except ExpressionError as problem:
-            problem.note(text, self.report)
+        written = parsed(parse_source, text, self.report)
+        if written is None:
             return None
         resolved: list[Resolved] = []
         whole = True
@@ -154,20 +146,9 @@ class Resolver:
         if name not in self.tables:
             hint = did_you_mean(name, tuple(self.tables)) or "declare it under tables"
             self._note(f"unknown table '{name}'", lookup.table, text, hint)
-        followed = self._follow(draft.kinds, lookup.path.steps[:-1], text)
-        if followed is None:
-            return None
-        hops, kinds = followed
-        last = lookup.path.steps[-1]
-        allowed = self.schema.fields_of(kinds)
-        if last.name not in allowed or last.index is not None:
-            hint = suggest(last.name, allowed)
-            if last.name in self.schema.links_of(kinds):
-                hint = f"'{last.name}' is a link: name a field behind it"
-            self._note(f"{kinds_text(kinds)} has no field '{last.name}'", last.token, text, hint)
-            return None
+        hops, last = self.field(draft.kinds, lookup.path, text), lookup.path.steps[-1]
         number, table = self.tables.get(name, (0, None))
-        if table is None:
+        if table is None or hops is None:
             return None
         found = self.schema.fields[last.name]
         if found.size:
@@ -181,6 +162,22 @@ class Resolver:
             )
             return None
         return TableSource(number, hops, last.name)
+
+    def field(self, kinds: frozenset[str], path: LinkPath, text: Scalar) -> tuple[Hop, ...] | None:
+        """The hops to a field; None where there is none."""
+        *steps, last = path.steps
+        followed = self._follow(kinds, steps, text)
+        if followed is None:
+            return None
+        hops, kinds = followed
+        allowed = self.schema.fields_of(kinds)
+        if last.name in allowed and last.index is None:
+            return hops
+        hint = suggest(last.name, allowed)
+        if last.name in self.schema.links_of(kinds):
+            hint = f"'{last.name}' is a link: name a field behind it"
+        self._note(f"{kinds_text(kinds)} has no field '{last.name}'", last.token, text, hint)
+        return None
 
     def _follow(
         self, kinds: frozenset[str], steps: Iterable[PathStep], text: Scalar

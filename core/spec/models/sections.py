@@ -73,11 +73,10 @@ def declared(
 def _params(node: Mapping | None, dims: Dims, report: Report) -> dict[str, tuple[int, Param | None]]:
     """Read the section `params`: each parameter and its number by name; None for one with mistakes."""
     params: dict[str, tuple[int, Param | None]] = {}
-    for key, value in node.items if node else ():
-        if fields.name(key, "a parameter", report):
-            known = param(value, dims, f"parameter '{key.text}'", report)
-            item = Param(key.text, shape(known[0]), known[1]) if known else None
-            params[key.text] = (len(params), item)
+    for key, value in fields.named(node, "params", "a parameter", report):
+        known = param(value, dims, f"parameter '{key.text}'", report)
+        item = Param(key.text, shape(known[0]), known[1]) if known else None
+        params[key.text] = (len(params), item)
     return params
 
 

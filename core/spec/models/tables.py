@@ -27,16 +27,13 @@ def read_tables(
     """
     tables: dict[str, tuple[int, Table | None]] = {}
     total = 0
-    for key, value in node.items if node else ():
-        if fields.name(key, "a table", report):
-            table = _table(key, value, reach, dims, report)
-            tables[key.text] = (len(tables), table)
-            total += table.rows if table else 0
-            if table and total - table.rows <= MOST_ROWS < total:
-                message = (
-                    f"the tables down to this one have {total:,} rows together, of at most {MOST_ROWS:,}"
-                )
-                report.add(message, key.where)
+    for key, value in fields.named(node, "tables", "a table", report):
+        table = _table(key, value, reach, dims, report)
+        tables[key.text] = (len(tables), table)
+        total += table.rows if table else 0
+        if table and total - table.rows <= MOST_ROWS < total:
+            message = f"the tables down to this one have {total:,} rows together, of at most {MOST_ROWS:,}"
+            report.add(message, key.where)
     return tables
 
 
@@ -46,8 +43,7 @@ def _table(key: Scalar, value: Node, reach: Reach, dims: Dims, report: Report) -
     node = fields.mapping(value, what, report)
     if node is None:
         return None
-    TABLE.check(node, what, report, key.where)
-    entries = TABLE.entries(node, report, f" of {what}")
+    entries = TABLE.entries(node, what, report, key.where, of=f" of {what}")
     dim, written = entries.get("dim"), entries.get("rows")
     found = sizes(dim, dims, f"dim of {what}", report) if dim else None
     rows = size(written, dims, f"rows of {what}", report, fields.MOST) if written else None

@@ -40,19 +40,18 @@ def read_training(
     report = resolver.report
     before = len(report)
     reader = Losses(resolver, outputs)
-    TRAIN.check(section, "train", report, waived=("loss",))
-    losses = reader.losses(section.get("loss"), section)
+    entries = TRAIN.entries(section, "train", report, waived=("loss",))
+    losses = reader.losses(entries.get("loss"), section)
     if len(report) == before:
         reader.undecided(losses, section)
-    metrics = reader.metrics(section.get("metric"), losses)
-    entries = TRAIN.entries(section, report)
+    metrics = reader.metrics(entries.get("metric"), losses)
     vocabulary = entries.integer("vocabulary")
     made = replace(
-        _made(section, entries, names, reach, report),
+        _made(entries, names, reach),
         losses=tuple(losses),
         metrics=tuple(metrics),
-        word_dropout=_word_dropout(entries.mapping("word-dropout"), resolver.tables, report),
-        dropout=_dropout(entries.mapping("dropout"), inputs, report),
+        word_dropout=_word_dropout(entries, resolver.tables),
+        dropout=_dropout(entries, inputs),
         asked=metric.where if (metric := section.key("metric")) else None,
         vocabulary=1 if vocabulary is None else vocabulary,
     )
@@ -68,25 +67,23 @@ def library_training(
     """
     if section is None:
         return None
-    LIBRARY_TRAIN.check(section, "train", report)
-    entries = LIBRARY_TRAIN.entries(section, report)
-    return _made(section, entries, names, reach, report)
+    return _made(LIBRARY_TRAIN.entries(section, "train", report), names, reach)
 
 
-def _made(section: Keys, entries: Entries, names: Collection[str], reach: Reach, report: Report) -> Training:
+def _made(entries: Entries, names: Collection[str], reach: Reach) -> Training:
     """What sections of models and libraries have alike."""
-    usual = Training((), ())
+    usual, report = Training((), ()), entries.report
     per = entries.word("per", hint="a step's loss is divided: instance or value")
     dev = entries.text("dev")
     epochs, batch, patience = (entries.integer(name) for name in ("epochs", "batch", "patience"))
     return Training(
         (),
         (),
-        _optimizer(section.get("optimizer"), report),
-        _schedule(section.get("schedule"), report),
+        _optimizer(entries.get("optimizer"), report),
+        _schedule(entries.get("schedule"), report),
         per is not None and per.text == "value",
         entries.amount("clip") or 0.0,
-        inits=tuple(_inits(entries.mapping("init"), names, report)),
+        inits=tuple(_inits(entries, names)),
         epochs=usual.epochs if epochs is None else epochs,
         batch=usual.batch if batch is None else batch,
         patience=usual.patience if patience is None else patience,
@@ -95,18 +92,13 @@ def _made(section: Keys, entries: Entries, names: Collection[str], reach: Reach,
 
 
 def _optimizer(node: Node | None, report: Report) -> Optimizer:
-    if node is None:
-        return Optimizer()
-    keys = node if isinstance(node, Keys) else None
-    if keys:
-        OPTIMIZER.check(keys, "optimizer", report)
-    name = fields.choice(keys.get("name") if keys else node, "optimizer", tuple(OPTIMIZERS), report)
+    entries = OPTIMIZER.entries(node, "optimizer", report)
+    name = entries.name(node, "optimizer", tuple(OPTIMIZERS))
     if name is None:
         return Optimizer()
     settings = dict(OPTIMIZERS[name])
-    entries = OPTIMIZER.entries(keys, report)
     for option in OPTIMIZER.without("name").keys:
-        key = keys.key(option) if keys else None
+        key = entries.node.key(option) if entries.node else None
         if key is None:
             continue
         if option not in settings:
@@ -120,25 +112,18 @@ def _optimizer(node: Node | None, report: Report) -> Optimizer:
 
 
 def _schedule(node: Node | None, report: Report) -> RateSchedule:
-    if node is None:
-        return RateSchedule()
-    keys = node if isinstance(node, Keys) else None
-    if keys:
-        SCHEDULE.check(keys, "schedule", report)
-    name = fields.choice(keys.get("name") if keys else node, "schedule", SCHEDULES, report)
-    entries = SCHEDULE.entries(keys, report)
+    entries = SCHEDULE.entries(node, "schedule", report)
+    name = entries.name(node, "schedule", SCHEDULES)
     warmup, factor = entries.integer("warmup"), entries.amount("factor")
-    if keys and keys.get("factor") and name not in (None, "exponential"):
-        report.add(f"schedule {name} has no factor", keys.where, "it is of schedule exponential")
+    if entries.node and entries.get("factor") and name not in (None, "exponential"):
+        report.add(f"schedule {name} has no factor", entries.node.where, "it is of schedule exponential")
     usual = RateSchedule()
     return RateSchedule(name or "constant", warmup or 0, usual.factor if factor is None else factor)
 
 
-def _word_dropout(
-    keys: Keys | None, tables: Mapping[str, tuple[int, Table | None]], report: Report
-) -> dict[int, float]:
-    found = {}
-    for key, value in keys.items if keys else ():
+def _word_dropout(entries: Entries, tables: Mapping[str, tuple[int, Table | None]]) -> dict[int, float]:
+    found, report = {}, entries.report
+    for key, value in entries.items("word-dropout"):
         chance = fields.amount(value, f"word-dropout of '{key.text}'", report, below=1.0)
         number, table = tables.get(key.text, (-1, None))
         if number < 0:
@@ -152,11 +137,9 @@ def _word_dropout(
     return found
 
 
-def _dropout(
-    keys: Keys | None, inputs: Mapping[str, tuple[int, int]], report: Report
-) -> dict[tuple[int, int], float]:
-    found = {}
-    for key, value in keys.items if keys else ():
+def _dropout(entries: Entries, inputs: Mapping[str, tuple[int, int]]) -> dict[tuple[int, int], float]:
+    found, report = {}, entries.report
+    for key, value in entries.items("dropout"):
         chance = fields.amount(value, f"dropout of '{key.text}'", report, below=1.0)
         fitting = [slot for name, slot in inputs.items() if fnmatchcase(name, key.text)]
         if not fitting:
@@ -167,9 +150,9 @@ def _dropout(
     return found
 
 
-def _inits(keys: Keys | None, names: Collection[str], report: Report) -> list[Init]:
-    found = []
-    for key, value in keys.items if keys else ():
+def _inits(entries: Entries, names: Collection[str]) -> list[Init]:
+    found, report = [], entries.report
+    for key, value in entries.items("init"):
         text = fields.text(value, f"init of '{key.text}'", report)
         if text is None:
             continue

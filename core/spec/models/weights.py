@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Names
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from abw.core.base.errors import Span
@@ -28,7 +29,7 @@ from abw.core.spec.text.document import Node, Scalar, Sequence
 from abw.core.spec.text.reach import Reach
 from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.sizes import Dims, expression
-from abw.core.spec.text.tokens import EXPRESSION, Cursor, ExpressionError, Token, tokenize
+from abw.core.spec.text.tokens import EXPRESSION, Cursor, ExpressionError, Token, parsed, tokenize
 
 _TENSORS = re.compile(r"(?P<blank>\s+) | (?P<name>[^\s()\[\],+]+) | (?P<sign>.)", re.VERBOSE | re.DOTALL)
 
@@ -58,22 +59,19 @@ def read_weights(
     key, node = top.key("weights"), top.get("weights")
     if node is None:
         return Weights(given, {}, (), None, None)
-    keys = None
+    entries = WEIGHTS.entries(node, "weights", report)
     if isinstance(node, Scalar):
         file = fields.text(node, "weights", report)
-    elif keys := fields.mapping(node, "weights", report):
-        WEIGHTS.check(keys, "weights", report)
-        file = fields.text(keys.get("file"), "file of the weights", report)
     else:
-        file = None
+        fields.mapping(node, "weights", report)
+        file = fields.text(entries.get("file"), "file of the weights", report)
     values: dict[str, Value] = {}
-    if keys and (entries := fields.mapping(keys.get("map"), "map", report)):
-        for name, text, where in _entries(entries, owners, report):
-            if name in values:
-                report.add(f"'{name}' is mapped twice", where, "one value for each")
-            elif expr := _parse(text, dims, report):
-                values[name] = Value(expr, text.text, text.where)
-    ignore = _patterns(keys.get("ignore"), report) if keys else ()
+    for name, text, where in _entries(entries.items("map"), owners, report):
+        if name in values:
+            report.add(f"'{name}' is mapped twice", where, "one value for each")
+        elif expr := parsed(partial(_parse, dims=dims), text, report):
+            values[name] = Value(expr, text.text, text.where)
+    ignore = _patterns(entries.get("ignore"), report)
     section = key.where if key else None
     if given or not file:
         return Weights(given, values, ignore, section, None)
@@ -90,9 +88,11 @@ def _patterns(node: Node | None, report: Report) -> tuple[str, ...]:
     return ()
 
 
-def _entries(node: Keys, owners: Owners, report: Report) -> Iterator[tuple[str, Scalar, Span]]:
+def _entries(
+    items: Names[tuple[Scalar, Node]], owners: Owners, report: Report
+) -> Iterator[tuple[str, Scalar, Span]]:
     """(name, its value as written, the key's place) for every parameter and table that the map names."""
-    for key, value in (entry for item in node.items for entry in _layers(*item, owners)):
+    for key, value in (entry for item in items for entry in _layers(*item, owners)):
         what = f"'{key.text}'"
         owner, dot, single = key.text.partition(".")
         if key.text in owners.single or (dot and owner in owners.types):
@@ -167,17 +167,13 @@ def _owns(owner: str, name: str, where: Span, owners: Owners, report: Report) ->
     return False
 
 
-def _parse(text: Scalar, dims: Dims, report: Report) -> Expr | None:
-    try:
-        cursor = Cursor(_tokens(text.text))
-        if cursor.accept("zeros"):
-            cursor.finish("the end")
-            return Zeros()
-        expr = _sum(cursor, dims)
-        cursor.finish("'+', '[' or the end")
-    except ExpressionError as problem:
-        problem.note(text, report)
-        return None
+def _parse(text: str, dims: Dims) -> Expr:
+    cursor = Cursor(_tokens(text))
+    if cursor.accept("zeros"):
+        cursor.finish("the end")
+        return Zeros()
+    expr = _sum(cursor, dims)
+    cursor.finish("'+', '[' or the end")
     return expr
 
 

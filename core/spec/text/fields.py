@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TypeVar
 
@@ -43,26 +44,43 @@ def keys(
     required: Collection[str] = (),
     optional: Collection[str] = (),
     where: Span | None = None,
-) -> set[str]:
+) -> Mapping:
     """Check which keys a mapping has; `where` is the place to name for a missing one.
 
-    Returns what misspelt keys meant: these are not missed, for a mistake is told once.
+    Returns the mapping with misspelt keys put right, so that a mistake is told once.
     """
     allowed = (*required, *optional)
-    torn, meant = False, set[str]()
+    items, torn = [], False
     for key, value in node.items:
-        if key.text not in allowed:
-            if _bare(key, value):
-                if not torn:
-                    report.add(f"key '{key.text}' in {what} has no value", key.where, COMMAS)
-                torn = True
-                continue
+        if key.text in allowed:
+            items.append((key, value))
+        elif not _bare(key, value):
             report.add(f"unknown key '{key.text}' in {what}", key.where, suggest(key.text, allowed))
-            meant.update(get_close_matches(key.text, allowed, n=1))
+            meant = [name for name in get_close_matches(key.text, allowed, n=1) if not node.key(name)]
+            items.append((replace(key, text=meant[0]) if meant else key, value))
+        elif not torn:
+            report.add(f"key '{key.text}' in {what} has no value", key.where, COMMAS)
+            torn = True
+    found = replace(node, items=tuple(items))
     for name in required:
-        if node.get(name) is None and name not in meant:
+        if found.get(name) is None:
             report.add(f"{what} has no '{name}'", where or node.where)
-    return meant
+    return found
+
+
+def items(node: Node) -> tuple[Node, ...]:
+    """The items of a list; what is none is the only one."""
+    return node.items if isinstance(node, Sequence) else (node,)
+
+
+def named(
+    node: Node | None, section: str, what: str, report: Report, pattern: re.Pattern[str] = NAME
+) -> Iterator[tuple[Scalar, Node]]:
+    """Yield the entries of a section whose keys can be the names of `what`."""
+    written = mapping(node, section, report)
+    for key, value in written.items if written else ():
+        if name(key, what, report, pattern):
+            yield key, value
 
 
 def _bare(key: Scalar, value: Node) -> bool:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TypeVar
 
-from abw.core.base.errors import Problem, Span, SpecError, did_you_mean
+from abw.core.base.errors import AbwError, Problem, Span, SpecError, did_you_mean
+
+T = TypeVar("T")
 
 
 class Report:
@@ -91,6 +94,13 @@ class Report:
             return (files[where.file], where.line, where.column) if where else (-1, 0, 0)
 
         raise SpecError(sorted(problems, key=position))
+
+    def checked(self, found: T | None, path: object, what: str) -> T:
+        """Check, and return what was found in a file. Errors: SpecError; AbwError where that is nothing."""
+        self.check()
+        if found is None:
+            raise AbwError(f"{path} is no {what}")
+        return found
 
 
 def suggest(name: str, allowed: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from abw.core.ir.shapes import MOST_NUMBERS, Size, Sizes
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.tokens import EXPRESSION, Cursor, ExpressionError, tokenize
+from abw.core.spec.text.tokens import EXPRESSION, Cursor, ExpressionError, parsed, tokenize
 
 LARGEST = 2**20
 
@@ -83,13 +83,14 @@ def size(node: Node, dims: Dims, what: str, report: Report, most: int = LARGEST)
     if not isinstance(node, Scalar) or not node.text:
         report.add(f"{what} must be a size", node.where, "a number, a dim, or an expression: 2 * hidden")
         return None
-    try:
-        cursor = Cursor(tokenize(node.text, EXPRESSION))
+
+    def parse(text: str) -> int | None:
+        cursor = Cursor(tokenize(text, EXPRESSION))
         value = expression(cursor, dims)
         cursor.finish("an operator")
-    except ExpressionError as problem:
-        problem.note(node, report)
-        return None
+        return value
+
+    value = parsed(parse, node, report)
     if value is None:
         return None
     if not 1 <= value <= most:
@@ -157,10 +158,7 @@ def resolve(node: Mapping | None, given: Names[str, int], report: Report) -> dic
 
     Cost: linear in the dims and their mentions.
     """
-    written: dict[str, Node] = {}
-    for key, value in node.items if node else ():
-        if fields.name(key, "a dim", report, fields.WORD):
-            written[key.text] = value
+    written = {key.text: value for key, value in fields.named(node, "dims", "a dim", report, fields.WORD)}
     mentions = {
         name: dict.fromkeys(
             token.text

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
 from abw.core.spec.text.document import Scalar
 from abw.core.spec.text.report import Report
+
+T = TypeVar("T")
 
 MAX_NESTING = 50
 
@@ -63,6 +65,15 @@ class ExpressionError(Exception):
     def note(self, text: Scalar, report: Report) -> None:
         """Add this to the problems of the text's file."""
         report.add(self.message, text.at(self.at, self.length), self.hint)
+
+
+def parsed(parse: Callable[[str], T], text: Scalar, report: Report) -> T | None:
+    """What a parser makes of a text; None, with the problem in `report`, where it cannot be read."""
+    try:
+        return parse(text.text)
+    except ExpressionError as problem:
+        problem.note(text, report)
+        return None
 
 
 def tokenize(text: str, pattern: re.Pattern[str]) -> list[Token]:

@@ -358,6 +358,38 @@ def test_a_misspelt_key_is_one_mistake(right: str, wrong: str, of: str, folder: 
     assert not others
 
 
+@pytest.mark.parametrize("section", ["dims", "tables", "params", "grow", "types", "cells", "vocab", "most"])
+def test_a_misspelt_section_is_one_mistake_and_is_read(section: str, folder: Folder) -> None:
+    (folder.path / "w.txt").write_text("<s>\na\n</s>\n")
+    wrong = section[:-2] + section[-1] + section[-2]
+    first, *others = folder.model_problems(GROWS.replace(f"{section}:", f"{wrong}:", 1))
+    assert first.message.startswith(f"unknown key '{wrong}' in ")
+    assert first.hint.startswith(f"did you mean '{section}'?")
+    assert not others
+
+
+GROWS = """\
+model: grows
+dims: {n: 3}
+data: {format: words, path: d.txt}
+tables: {words: {dim: n, vocab: w.txt}}
+params: {h0: n}
+cells:
+  own: {dims: [n], inputs: {x: n, h: n}, params: {W: [n, n]}, equations: "y = W @ x + h", outputs: {y: y}}
+grow:
+  step:
+    links: {prev: step or none}
+    fields: {said: words}
+    most: 9
+    start: {said: <s>}
+    choose: {next: argmax out.y}
+    then: [{add: step, when: next != </s>, said: next, prev: this}]
+types:
+  out: {per: step, cell: own, inputs: {x: "words[said]", h: prev.y or h0}}
+outputs: {said: step.next}
+"""
+
+
 def test_files_that_are_no_model(folder: Folder) -> None:
     (problem,) = folder.model_problems("cell: c\nequations: a = 1\noutputs: {a: a}\n")
     assert problem.message.endswith("model.yaml is a cell, not a model")

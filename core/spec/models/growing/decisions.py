@@ -85,8 +85,8 @@ def _written(name: Scalar, value: Node, report: Report) -> tuple[str, Scalar, Ma
     if not isinstance(value, Mapping):
         text = fields.text(value, f"decision '{name.text}'", report)
         return ("", text, None) if text else None
+    value = CHOICE.check(value, f"decision '{name.text}'", report, name.where)
     ways = [h for h in _SCORED if value.get(h) is not None]
-    CHOICE.check(value, f"decision '{name.text}'", report, name.where)
     if not ways:
         report.add(f"decision '{name.text}' has no argmax", name.where, "{argmax: T.o, allow: {…}}")
         return None
@@ -149,8 +149,7 @@ def _checked_rows(
                 )
                 if (kind.name, name) not in scopes.rows:
                     report.add(message, key.where, "as many rows as scores")
-            if table is not None:
-                scopes.rows.setdefault((kind.name, name), number)
+            scopes.rows.setdefault((kind.name, name), number)
             if table is not None and table.vocab is not None and names is None:
                 words = table.words
                 without = [row for row in range(min(count, table.rows)) if row not in words]

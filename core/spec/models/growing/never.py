@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from abw.core.ir.growth import Clause, Number, Place, Test
+from abw.core.spec.models.resolve import HOLDS
 
 LARGEST = 2**31 - 1
 
@@ -21,11 +22,13 @@ def never(number: int, clauses: Sequence[Clause]) -> str:
         return "'unless' holds wherever 'when' does"
     if len(clause.unless) == 1:
         only = clause.unless[0]
-        if only.comparison is None:
-            tests.append(Test(only.value, negated=not only.negated))
+        tests.append(Test(only.value, only.comparison, only.against, not only.negated))
     for value in dict.fromkeys(test.value for test in tests):
         own = [test for test in tests if test.value == value]
-        if not _possible(value, own):
+        near = {0, 1, *(test.against + step for test in own for step in (-1, 0, 1))}
+        # where an answer changes, and where there is none
+        cases = (None, *(n for n in near if 0 <= n <= LARGEST))
+        if not any(all(_passes(test, case) for test in own) for case in cases):
             return f"{_said(value)} cannot be all that is asked of it"
     return ""
 
@@ -37,42 +40,13 @@ def _required(number: int, clauses: Sequence[Clause]) -> Iterator[Test]:
         yield from _required(needed, clauses)
 
 
-def _possible(value: Place | Number, tests: Iterable[Test]) -> bool:
-    """Whether one vertex or number can pass all tests."""
-    low, high, holes, absent = 0, LARGEST, set(), True
-    for test in tests:
-        if test.comparison is None:
-            if isinstance(value, Place):
-                low, high, absent = _there(low, high, absent, not test.negated)
-            elif test.negated:
-                high = min(high, 0)
-            else:
-                low, absent = max(low, 1), False
-        elif not test.negated:
-            absent = False
-            match test.comparison:
-                case "==":
-                    low, high = max(low, test.against), min(high, test.against)
-                case "!=":
-                    holes.add(test.against)
-                case "<":
-                    high = min(high, test.against - 1)
-                case "<=":
-                    high = min(high, test.against)
-                case ">":
-                    low = max(low, test.against + 1)
-                case ">=":
-                    low = max(low, test.against)
-        elif test.comparison == "==":  # also where it is absent
-            holes.add(test.against)
-    while low in holes:
-        low += 1
-    return absent or low <= high
-
-
-def _there(low: int, high: int, absent: bool, wanted: bool) -> tuple[int, int, bool]:
-    """A vertex that must be there is taken for a number, one that must not for none."""
-    return (low, high, False) if wanted else (low, -1, absent)
+def _passes(test: Test, number: int | None) -> bool:
+    """Whether a number, or as any number a vertex that is there, passes a test."""
+    if number is None:
+        return test.negated
+    if test.comparison is None:
+        return (isinstance(test.value, Place) or number != 0) != test.negated
+    return HOLDS[test.comparison](number, test.against) != test.negated
 
 
 def _said(value: Place | Number) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping as Names
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.growth import MEMBER, Clause, GrowingKind, Number, Place, Test, Tests
@@ -16,7 +17,7 @@ from abw.core.spec.models.sources import LinkPath, PathStep
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Scalar
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.tokens import ExpressionError, Token
+from abw.core.spec.text.tokens import Token, parsed
 
 THIS = "this"
 
@@ -75,12 +76,8 @@ class Scopes:
 
     def tests(self, scope: Scope, text: Scalar) -> Tests:
         """Tests as they are written."""
-        try:
-            written = parse_tests(text.text)
-        except ExpressionError as problem:
-            problem.note(text, self.report)
-            return ()
-        found = [self._test(scope, test, text) for test in written]
+        written = parsed(parse_tests, text, self.report)
+        found = [self._test(scope, test, text) for test in written or ()]
         return tuple(test for test in found if test is not None)
 
     def _test(self, scope: Scope, written: WrittenTest, text: Scalar) -> Test | None:
@@ -159,12 +156,8 @@ class Scopes:
         if step.name not in links:
             names = (*links, *(self.schema.fields_of(kinds) if last else ()))
             what = "link or field" if last else "link"
-            self._note(
-                f"{kinds_text(kinds)} has no {what} '{step.name}'",
-                step.token,
-                text,
-                suggest(step.name, names),
-            )
+            message = f"{kinds_text(kinds)} has no {what} '{step.name}'"
+            self._note(message, step.token, text, suggest(step.name, names))
             return None
         link = self.schema.links[step.name]
         if link.many and step.index is None and not several:
@@ -233,15 +226,14 @@ class Scopes:
     def _word(self, name: str, kinds: frozenset[str], word: Token, text: Scalar) -> int | None:
         """The number that a word means as a field's value."""
         here = [kind for kind in self.kinds.values() if kind.kinds & kinds]
-        for decision in (
-            d for kind in here for d in kind.decisions if d.name == name and d.allow is not None
-        ):
-            names = decision.names or ()
-            if word.text not in names:
-                message = f"'{word.text}' is not an action of '{name}'"
-                self._note(message, word, text, suggest(word.text, names))
-                return None
-            return names.index(word.text)
+        decisions = [d for kind in here for d in kind.decisions if d.name == name and d.allow is not None]
+        if decisions:
+            names = decisions[0].names or ()
+            if word.text in names:
+                return names.index(word.text)
+            message = f"'{word.text}' is not an action of '{name}'"
+            self._note(message, word, text, suggest(word.text, names))
+            return None
         rows = {number for kind in here if (number := self.meaning(kind, name)) is not None}
         for table in map(self.table, sorted(rows)):
             return self.row(table, word, text) if table else None
@@ -304,10 +296,8 @@ def _vertex(scope: Scope, to: GrowingKind, name: str, text: Scalar, scopes: Scop
     """Read the vertex that a new vertex's link leads to."""
     report, link = scopes.report, to.links[name]
     known = _names(scope, scopes)
-    try:
-        written = parse_value(text.text, known)
-    except ExpressionError as problem:
-        problem.note(text, report)
+    written = parsed(partial(parse_value, names=known), text, report)
+    if written is None:
         return None
     if written.path is None:
         here = kinds_text(scope.kinds)
@@ -338,27 +328,25 @@ def _number(scope: Scope, to: GrowingKind, name: str, text: Scalar, scopes: Scop
     """Read the number that a new vertex's field has."""
     report, rows = scopes.report, to.fields[name]
     table = scopes.table(rows) if rows is not None else None
-    try:
-        written = parse_value(text.text, _names(scope, scopes))
-        if written.path is None:
-            if written.alone.kind != "number":
-                if table is not None:
-                    return scopes.row(table, written.alone, text)
-                if rows is None:
-                    hint = suggest(written.alone.text, _names(scope, scopes))
-                    report.add(f"'{text.text}' is neither a field nor a number", text.where, hint)
-                return None
-            value = whole(written.alone)
-            if table is not None and scopes.two_meanings(table, written.alone, text):
-                return None
-            if value < 0 or (table is not None and value >= table.rows):
-                last = f" to {table.rows - 1:,}" if table is not None else ""
-                report.add(f"{to.name}.{name} cannot be {value}", text.where, f"numbers are from 0{last}")
-                return None
-            return value
-    except ExpressionError as problem:
-        problem.note(text, report)
+    written = parsed(partial(parse_value, names=_names(scope, scopes)), text, report)
+    if written is None:
         return None
+    if written.path is None:
+        if written.alone.kind != "number":
+            if table is not None:
+                return scopes.row(table, written.alone, text)
+            if rows is None:
+                hint = suggest(written.alone.text, _names(scope, scopes))
+                report.add(f"'{text.text}' is neither a field nor a number", text.where, hint)
+            return None
+        value = whole(written.alone)
+        if table is not None and scopes.two_meanings(table, written.alone, text):
+            return None
+        if value < 0 or (table is not None and value >= table.rows):
+            last = f" to {table.rows - 1:,}" if table is not None else ""
+            report.add(f"{to.name}.{name} cannot be {value}", text.where, f"numbers are from 0{last}")
+            return None
+        return value
     found = scopes.path(scope, written.path, text)
     if found is None:
         return None

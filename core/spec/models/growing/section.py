@@ -32,7 +32,7 @@ from abw.core.spec.models.wiring import Wires
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.tokens import ExpressionError
+from abw.core.spec.text.tokens import parsed
 
 Tables = Names[str, tuple[int, Table | None]]
 # What no link, field or decision of a growing kind can be called.
@@ -74,10 +74,8 @@ def sketch(
     grown = {key.text for key, _ in node.items if not given.members(key.text)}
     if not node.items:
         report.add("nothing grows", node.where, "grow: {step: {links: …, most: 60, start: {}, then: […]}}")
-    for key, value in node.items:
+    for key, value in fields.named(node, "grow", "a kind", report):
         what = f"'{key.text}'"
-        if not fields.name(key, "a kind", report):
-            continue
         written = fields.mapping(value, what, report)
         if written is None:
             continue
@@ -91,9 +89,8 @@ def sketch(
             report.refuse(key.text, f"{what} is a kind of the data already", key.where, hint)
             report.hide(_names_in(written), key.where)
             continue
-        kind = _sketch_kind(key, written, found, grown, tables, report)
-        kind = with_origin(kind, node, given, grown, beside)
-        found.kinds.append(kind)
+        kind, written = _sketch_kind(key, written, found, grown, tables, report)
+        found.kinds.append(with_origin(kind, node, given, grown, beside))
         found.written.append((key, written))
     schema = extended(given, found.kinds, {})
     named = reversals(own_links, schema, given, TAKEN, report)
@@ -105,32 +102,28 @@ def sketch(
 
 def _sketch_kind(
     key: Scalar, node: Mapping, found: Sketch, grown: set[str], tables: Tables, report: Report
-) -> GrowingKind:
+) -> tuple[GrowingKind, Mapping]:
+    """A kind, and its section with misspelt keys put right."""
     given = key.text not in grown
-    if given:
-        _GIVEN.check(node, f"'{key.text}', a kind of the data,", report, key.where)
-        kinds = found.given.members(key.text)
-    else:
-        if node.get("most") is None:
-            hint = f"{key.text} grows: it needs a maximum in an instance"
-            report.add(f"{key.text} has no 'most'", key.where, hint)
-        GROWING.check(node, f"'{key.text}'", report, key.where)
-        kinds = frozenset({key.text})
-    entries = GROWING.entries(node, report, f" of {key.text}")
-    written_most, most = entries.get("most"), entries.integer("most") or 1
-    if written_most and most > MOST:
-        report.add(f"most of {key.text} must be at most {MOST:,}", written_most.where)
+    of, what = f" of {key.text}", f"'{key.text}'{', a kind of the data,' if given else ''}"
+    kinds = found.given.members(key.text) if given else frozenset({key.text})
+    entries = (_GIVEN if given else GROWING).entries(node, what, report, key.where, of=of)
+    written = entries.node or node
+    most = None if given else entries.integer("most")
+    if not given and written.get("most") is None:
+        hint = f"{key.text} grows: it needs a maximum in an instance"
+        report.add(f"{key.text} has no 'most'", key.where, hint)
+    if (limit := written.get("most")) and most and most > MOST:
+        report.add(f"most of {key.text} must be at most {MOST:,}", limit.where)
     links: dict[str, GrownLink] = {}
     numbers: dict[str, int | None] = {}
     choices: list[Decision] = []
-    written = None if given else entries.mapping("links")
-    for name, value in written.items if written else ():
+    for name, value in () if given else entries.items("links"):
         if not _free(name, found.given, grown, {*links}, report) or _many(name, found.given, report):
             continue
         if link := _link(name, value, found.given, grown, report):
             links[name.text] = link
-    written = None if given else entries.mapping("fields")
-    for name, value in written.items if written else ():
+    for name, value in () if given else entries.items("fields"):
         if _free(name, found.given, grown, {*links, *numbers}, report):
             table = fields.text(value, f"field '{name.text}'", report)
             if table and table.text not in ("number", *tables):
@@ -139,15 +132,16 @@ def _sketch_kind(
             elif table:
                 found.used.add(table.text)
                 numbers[name.text] = None if table.text == "number" else tables[table.text][0]
-    written = entries.mapping("choose")
-    for name, _ in written.items if written else ():
+    for name, _ in entries.items("choose"):
         if _free(name, found.given, grown, {*links, *numbers}, report):
             if name.text in found.given.fields:
                 message = f"'{name.text}' is a field of the data"
                 report.refuse(name.text, message, name.where, "use another name")
             else:
                 choices.append(Decision(name.text, "chance", -1, -1, 0.0, None, None, name.where))
-    return GrowingKind(key.text, kinds, given, links, numbers, most, None, tuple(choices), (), key.where)
+    made = tuple(choices)
+    kind = GrowingKind(key.text, kinds, given, links, numbers, most or 1, None, made, (), key.where)
+    return kind, written
 
 
 def _free(name: Scalar, given: Schema, grown: set[str], own: set[str], report: Report) -> bool:
@@ -331,11 +325,10 @@ def _each(
     written = fields.text(node.get("each"), "each", scopes.report) if node.get("each") else None
     if written is None or " in " not in written.text or kind.best:
         return _each_pick(kind, node, adds, scopes), None, ()
-    try:
-        name, path = parse_each(written.text)
-    except ExpressionError as problem:
-        problem.note(written, scopes.report)
+    parts = parsed(parse_each, written, scopes.report)
+    if parts is None:
         return None
+    name, path = parts
     _note_taken(kind, name.text, written.at(name.at, len(name.text)), added, scopes)
     found = scopes.path(Scope(kind.kinds), path, written, several=True)
     if found is None:
