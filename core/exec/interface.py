@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what grows or is trained is imported by what grows or train
     from abw.core.graph.growing.batch import Batch
     from abw.core.graph.growing.model import GrowthModel
     from abw.core.graph.growing.share import Share
+    from abw.core.jit.pointers import Table
 
 
 class TooLargeError(AbwError):
@@ -109,16 +110,20 @@ Advanced = Literal["done", "stale", "large"]
 #
 # Of nodes: where their `words` lie, how many these are (`at`), and how many of them were executed (`begin`);
 # the `next` node's handle, and that of the first which was not executed (`begun`). Of questions: where `asks`
-# and `masks` lie; how many were `asked`, how many bytes of the masks are taken (`masked`), how many ask
-# whether a number is above (`aboves`), the `least` and the `most` of the handles.
+# and `masks` lie; how many were `asked`, how many bytes of the masks are taken (`masked`), the `least` and
+# the `most` of the handles; where `answers` lie. Of what was executed: how many `rounds` there were, and
+# where their `cuts` lie: of each the first of its words, their end, and how many nodes it had. Last, where
+# the words of the `tape` lie that executes, and the function `round` that does it.
 #
 # A question has three numbers in `asks`; the second is the value's handle. If the first is 0, it asks for the
 # number of the largest element, the first of equals, of those whose byte in `masks` is not 0, from the third
 # number on; of all if that is -1. If it is 1, it asks whether the value's one number is larger than a limit,
-# the third number's bits.
+# the third number's bits: it is answered by `TRUE` or `FALSE`.
 HEAD = (
-    "words", "at", "begin", "next", "begun", "asks", "masks", "asked", "masked", "aboves", "least", "most",
+    "words", "at", "begin", "next", "begun", "asks", "masks", "asked", "masked", "least", "most", "answers",
+    "rounds", "cuts", "tape", "round",
 )  # fmt: skip
+TRUE, FALSE = -1, -2
 
 
 # As many elements of several values a tape finds at most: see `Tape.best`.
@@ -153,18 +158,15 @@ class Tape(Protocol):
         They follow those brought before in this run, whose first is row `since` of the field.
         """
 
-    def advance(self, words: NDArray[np.int64], nodes: int, first: int) -> Advanced:
-        """Execute the `nodes` that words say, which follow the run's `first` ones.
+    def advance(self, words: NDArray[np.int64], nodes: int) -> Advanced:
+        """Execute the `nodes` that words say, which follow those of the run so far. Errors: TooLargeError."""
 
-        Errors: TooLargeError.
-        """
+    def round(self, head: Table) -> bool:
+        """Execute what was recorded since the last time, where what is asked is of these; and answer all
+        questions, which are forgotten.
 
-    def round(self, head: int, first: int, asked: int) -> list[int] | None:
-        """Execute what was recorded since the last time, behind the run's `first` nodes, where what is asked
-        is of these; and answer all of the `asked` questions, which are forgotten.
-
-        `head`: where the recorder's `HEAD` lies, which says afterwards what was executed. None where that
-        cannot be done so, or not yet: see `make_room`.
+        `head`: the recorder's `HEAD`, which says afterwards what was executed, and by what machine code does
+        the next rounds itself. False where that cannot be done so, or not yet: see `make_room`.
         """
 
     def make_room(self, words: int) -> bool:
@@ -173,12 +175,19 @@ class Tape(Protocol):
     def leave(self) -> Ints:
         """A plan is to go on from here: how many rows of each arena are taken (A,)."""
 
-    def take(self, rows: Ints) -> None:
-        """A plan has gone on, and so many rows of each arena are taken now."""
+    def take(self, rows: Ints, count: int) -> None:
+        """A plan has gone on: so many rows of each arena are taken now, and the run has so many nodes."""
+
+    @property
+    def count(self) -> int:
+        """How many nodes the run has."""
 
     @property
     def batches(self) -> int:
         """How many batches the tape itself has run since `begin`."""
+
+    def seconds(self) -> float:
+        """How long rounds took since this was asked last."""
 
     def values(self, references: NDArray[np.int64]) -> Array:
         """The values of m references to this run's nodes, all of one shape (m, *shape); a copy."""

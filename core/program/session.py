@@ -150,6 +150,7 @@ class Session:
             )
         self.library = library
         cells = library_network(library)
+        engine.catch_up(self.recorder)
         engine.extend(cells, self._params(cells, engine.params))
 
     def _params(self, cells: Network, known: Params | None = None) -> Params:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from abw.core.program.recording.recorder import (
     Ints,
     Longs,
     Piece,
+    Recorder,
     Segment,
     joined,
     reads_of,
@@ -46,6 +48,16 @@ class Planned:
     plan: Plan
     local: Ints
     after: dict[bytes, Planned]
+
+
+class Planning(NamedTuple):
+    """A segment, and the plan by which it was executed: none where all of its nodes equal earlier ones, or it
+    was `taped`: the executor's tape did.
+    """
+
+    segment: Segment
+    made: Plan | None = None
+    taped: bool = False
 
 
 class Engine:
@@ -80,7 +92,9 @@ class Engine:
         self._last, self._planned_last = 0, False
         self.clock = Clock("schedule", "plan", "execute")
         self._base = 0
-        self._recorded: list[tuple[Piece, int] | Segment] = []
+        # what the tape executed in one go, and segments with the plan of what was executed of them
+        self._recorded: list[Sequence[Piece] | Planning] = []
+        self.rounds = 0
         self.extend(cells, params)
 
     def extend(self, cells: Network, params: Params) -> None:
@@ -96,7 +110,6 @@ class Engine:
         self._first: dict[bytes, Planned] = {}
         self._next, self._kept_nodes = self._first, 0
         self._prepared = self._outdated = False
-        self._made: dict[int, Plan] = {}
         self._may_look, self._looking = self._may_look or self._looking, False
 
     def update(self, params: Params) -> None:
@@ -117,7 +130,7 @@ class Engine:
         if self._looking and self._patience.mode == "auto":
             self._learn()
         self._last, self._planned_last = self.planned.count, bool(self.planned.pieces)
-        self._base, self._recorded, self._made = base, [], {}
+        self._base, self._recorded, self.rounds = base, [], 0
         self._may_look, self._looking = self._patience.begin(), False
         if self._prepared:
             self._start()
@@ -173,13 +186,14 @@ class Engine:
             self._executor.prepare(self.network, self.params, self._threads)
         self._prepared, self._outdated = True, False
         self._start()
-        again, self._recorded, self._made = self._recorded, [], {}
+        again, self._recorded = self._recorded, []
         self._inputs.rewind()
         for held in again:
-            if isinstance(held, Segment):
-                self._execute(held)
-            else:
-                self.compute(held[0])
+            if isinstance(held, Planning):
+                self._execute(held.segment)
+                continue
+            for piece in held:
+                self.compute(piece)
 
     def compute(self, piece: Piece) -> None:
         """Compute the next nodes. Errors: StaleError, TooLargeError."""
@@ -191,9 +205,9 @@ class Engine:
             self._bring(self.tape)
             self._reserve(piece.nodes, len(piece.words))
             with self.clock("execute"):
-                end = self.tape.advance(piece.words, piece.nodes, self.planned.count)
+                end = self.tape.advance(piece.words, piece.nodes)
             if end == "done":
-                self._append(piece)
+                self._append([piece])
                 return
         self.advance(self.segment(piece))
 
@@ -206,24 +220,28 @@ class Engine:
     def _segment(self, piece: Piece, first: int) -> Segment:
         return segment(piece, self._reads, self.cells.width, self._base, first)
 
-    def round(self, recorder: MachineRecorder, asked: int) -> list[int] | None:
-        """Compute what was recorded, where need be, and answer the `asked` questions that the recorder has
-        noted, if the executor's tape can. Cost: see `Tape.round`.
+    def round(self, recorder: MachineRecorder) -> bool:
+        """Compute what was recorded, where need be, and answer the questions that the recorder has noted, if
+        the executor's tape can. Cost: see `Tape.round`.
         """
         self.prepare()
         if self.tape is None:
-            return None
+            return False
         self._look((recorder.next - recorder.begun) // recorder.step)
         self._bring(self.tape)
-        start = perf_counter()  # as `clock` counts, which takes a tenth of a round
-        found = self.tape.round(recorder.head.at, self.planned.count, asked)
-        while found is None and self.tape.make_room(recorder.unread):
+        while not (done := self.tape.round(recorder.head)) and self.tape.make_room(recorder.unread):
             self._reserve(recorder.unread, recorder.unread)
-            found = self.tape.round(recorder.head.at, self.planned.count, asked)
-        self.clock.seconds["execute"] += perf_counter() - start
-        if recorder.executed:
-            self._append(recorder.take())
-        return found
+        self.catch_up(recorder)
+        return done
+
+    def catch_up(self, recorder: Recorder) -> None:
+        """Take note of what the tape has executed by itself."""
+        if self.tape is None:
+            return
+        self.clock.seconds["execute"] += self.tape.seconds()
+        if found := recorder.executed():
+            self.rounds += len(found)
+            self._append(found)
 
     def best(self, picks: Picks) -> list[list[Picked]] | None:
         """Answer questions for the best by the executor's tape, if there is one that can: `Tape.best`."""
@@ -235,10 +253,11 @@ class Engine:
             for constant, since, values in self._inputs.fresh(self.network):
                 tape.bring(constant, since, values)
 
-    def _append(self, piece: Piece) -> None:
+    def _append(self, pieces: Sequence[Piece]) -> None:
         """Note what the tape has computed."""
-        self._recorded.append((piece, self.planned.count))
-        self.planned.count += piece.nodes
+        assert self.tape is not None
+        self._recorded.append(pieces)
+        self.planned.count = self.tape.count
         self._next = {}  # what follows is not kept: where it finds earlier values is the tape's matter
 
     def _reserve(self, more: int, words: int) -> None:
@@ -272,9 +291,11 @@ class Engine:
         own, given = self._inputs.split(self.network, kept)
         if self.tape is not None:
             self.planned.rows = self.tape.leave()
-        self._recorded.append(segment)
         if not len(own):
+            self._recorded.append(Planning(segment))
             self.planned.refer(segment.type, self.equal.same)
+            if self.tape is not None:
+                self.tape.take(self.tape.leave(), self.planned.count)
             return
         # what was left out of earlier pieces shows in the number of the first node alone
         parts = (own.type, own.operand, own.instance, np.array([own.first]))
@@ -285,7 +306,7 @@ class Engine:
             self._kept_nodes += len(own)
         made = with_given(found.plan, given) if given else found.plan
         self._next = found.after
-        self._made[len(self._recorded) - 1] = made
+        self._recorded.append(Planning(segment, made))
         with self.clock("execute"):
             if local is None:
                 self.planned.run(made, segment.type, found.local)
@@ -293,7 +314,7 @@ class Engine:
                 where = np.where(local >= 0, found.local[local], -1).astype(np.int32)
                 self.planned.run(made, segment.type, where, self.equal.same)
         if self.tape is not None:
-            self.tape.take(made.rows)
+            self.tape.take(made.rows, self.planned.count)
 
     def _kept(self, segment: Segment) -> tuple[Segment, Ints]:
         """The nodes of a segment that stand for themselves, numbered on from its first; of each node the
@@ -382,7 +403,19 @@ class Engine:
     @property
     def segments(self) -> list[Segment]:
         """Return everything that was recorded in this run."""
-        return [held if isinstance(held, Segment) else self._segment(*held) for held in self._recorded]
+        return [each.segment for each in self._parsed()]
+
+    def _parsed(self) -> Iterator[Planning]:
+        """All that was recorded, piece by piece."""
+        first = 0
+        for held in self._recorded:
+            if isinstance(held, Planning):
+                yield held
+                first += len(held.segment)
+                continue
+            for piece in held:
+                yield Planning(self._segment(piece, first), taped=True)
+                first += piece.nodes
 
     @property
     def pieces(self) -> list[tuple[Graph, Schedule]]:
@@ -392,13 +425,10 @@ class Engine:
         it may have had in another order.
         """
         found = []
-        for number, (held, own) in enumerate(zip(self._recorded, self.segments, strict=True)):
-            if isinstance(held, Segment):
-                if (made := self._made.get(number)) is not None:
-                    found.append((self._named(made.graph, own), made.schedule))
-                continue
-            graph = self._distinct_graph(own)
-            if len(graph):
+        for own, made, taped in self._parsed():
+            if made is not None:
+                found.append((self._named(made.graph, own), made.schedule))
+            elif taped and len(graph := self._distinct_graph(own)):
                 found.append((graph, self._policy.schedule(graph.dag)))
         return found
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.exec.interface import TRUE
 from abw.core.jit.pointers import Table
 from abw.core.program.recording.asks import ABOVE, ARGMAX, BEST, Answer, Ask, Asks, Picks
 from abw.core.program.recording.machine_code import (
@@ -46,10 +48,12 @@ from abw.core.program.recording.values import Owner, Value, class_fields
 SWITCH = "ABW_RECORDER"
 # So many words there is room for at first.
 LEAST = 1 << 12
+# So many rounds follow on each other at most.
+ROUNDS = 1 << 12
 MOST = 2**63 - 1
 _AT, _BEGIN, _LIMIT, _OPEN = (WORDS[name] for name in ("at", "begin", "limit", "open"))
-_NEXT, _BEGUN, _STEP = (WORDS[name] for name in ("next", "begun", "step"))
-_ASKED, _ABOVES, _MASKED = (WORDS[name] for name in ("asked", "aboves", "masked"))
+_NEXT, _STEP = (WORDS[name] for name in ("next", "step"))
+_ASKED, _MASKED = (WORDS[name] for name in ("asked", "masked"))
 _ROOM, _MASK_ROOM, _RANK_ROOM, _K = (WORDS[name] for name in ("room", "mask_room", "rank_room", "k"))
 _PICKS, _RANKED, _LEAST, _MOST = (WORDS[name] for name in ("picks", "ranked", "least", "most"))
 
@@ -81,35 +85,52 @@ def _word(name: str) -> Any:  # noqa: ANN401 (a property that is a number)
     return property(read, write)
 
 
+@dataclass(frozen=True, slots=True)
+class Executed(Sequence[Piece]):
+    """Pieces among the words of a tape, each from one to another number, of so many nodes: `cuts` (n, 3)."""
+
+    words: Longs
+    cuts: Longs
+
+    def __len__(self) -> int:
+        return len(self.cuts)
+
+    def __getitem__(self, number: Any) -> Any:  # noqa: ANN401
+        begin, end, nodes = self.cuts[number].tolist()
+        return Piece(self.words[begin:end], nodes)
+
+
 class MachineRecorder(Recorder):
     """A recorder whose tape is memory that machine code writes to; it can note questions, too.
 
     `asking` says how questions are asked now. Those for an argmax or whether a number is above (`asks`) are
     answered by an executor's tape from what lies at `head`; those for the best of several values are
-    `picked`. The programs that asked go on by `resume(calls, answers, owners, stops, first)`: from number
-    `first` on, each of what `Fiber.going` gave goes on with its answer, as the instance that `owners` says;
-    what it stops with is written to `stops`. It returns the index of the first that stops otherwise than by a
-    question that is noted, or how many there are, and raises what a generator raises. `resumed` is the index
-    of the program that went on last; `sent` says how that stopped, if it is a generator: 1 by yielding, 0 at
-    its end.
+    `picked`. The programs that asked go on by `resume(calls, owners, stops, first)`: from number `first` on,
+    each of what `Fiber.going` gave goes on with its answer (see `give`), as the instance that `owners` says;
+    what it stops with is written to `stops`. Where all have asked what the tape can answer, that does, and
+    they go on again, for as many rounds as are `left`. It returns the index of the first that stops otherwise
+    than by a question that is noted, or how many there are, and raises what a generator raises. `resumed` is
+    the index of the program that went on last; `sent` says how that stopped, if it is a generator: 1 by
+    yielding, 0 at its end.
     """
 
-    __slots__ = ("_arrays", "_buffer", "_from", "_state", "_switch", "asking", "head", "resume")
+    __slots__ = ("_arrays", "_buffer", "_given", "_state", "_switch", "asking", "head", "resume")
     _buffer: Longs
     _state: ctypes.Array[ctypes.c_int64]
-    next, step = _word("next"), _word("step")
-    resumed, sent = _word("resumed"), _word("sent")
+    next, begun, step = _word("next"), _word("begun"), _word("step")
+    resumed, sent, left = _word("resumed"), _word("sent"), _word("left")
 
     def __init__(self, width: int) -> None:
         self.head = Table((ctypes.c_int64 * len(WORDS))())
         self._state = self.head.words
         self._arrays: dict[str, NDArray[Any]] = {}
-        self._from = 0
         self._switch: object = None
+        self._given: Sequence[Answer] | None = None
+        self._point(cuts=np.empty((ROUNDS, 3), np.int64))
         self._grow(LEAST)
         self._make_room(LEAST, 4 * LEAST)
         self._make_rank_room(LEAST)
-        said = "resume(calls, answers, owners, stops, first)"
+        said = "resume(calls, owners, stops, first)"
         self.resume = machine_function("resume", "resume", FAST, said, (self.head,))
         for name, ask in (("argmax", ARGMAX), ("above", ABOVE), ("best", BEST)):
             self._state[WORDS[name]] = id(ask)
@@ -138,6 +159,7 @@ class MachineRecorder(Recorder):
     def _make_room(self, asks: int, masks: int) -> None:
         """Have room for so many questions, and for so many bytes of what is allowed; there are none now."""
         self._point(asks=np.empty((asks, 3), np.int64), masks=np.empty(masks, np.uint8))
+        self._point(answers=np.empty(asks, np.int64))
         self._state[_ROOM], self._state[_MASK_ROOM] = asks, masks
 
     def _make_rank_room(self, values: int) -> None:
@@ -147,17 +169,14 @@ class MachineRecorder(Recorder):
         self._state[_RANK_ROOM] = values
 
     @property
-    def noted(self) -> tuple[int, int, int]:
-        """The numbers of questions in `asks`, of those among them that ask whether a number is above, and of
-        questions in `picked`.
-        """
-        state = self._state
-        return state[_ASKED], state[_ABOVES], state[_PICKS]
+    def noted(self) -> tuple[int, int]:
+        """The numbers of questions in `asks`, and of those in `picked`."""
+        return self._state[_ASKED], self._state[_PICKS]
 
     @property
     def mixed(self) -> bool:
         """Whether only some of the noted questions are about nodes that were taken already."""
-        return self._state[_LEAST] < self.begun <= self._state[_MOST]
+        return bool(self._state[_LEAST] < self.begun <= self._state[_MOST])
 
     def wait_by(self, switch: Callable[[Ask], Any] | None) -> None:
         """Set the function by which asking greenlets wait; it is given `ARGMAX`, `ABOVE` or `BEST`."""
@@ -168,10 +187,14 @@ class MachineRecorder(Recorder):
         state, held = self._state, self._arrays
         return Asks(held["asks"], held["masks"][: state[_MASKED]], state[_ASKED])
 
-    def as_asked(self, answers: list[int]) -> list[Answer]:
-        """A tape's answers to the questions noted last, with bools where they ask for one."""
-        ways = self._arrays["asks"][: len(answers), 0].tolist()
-        return [bool(one) if way else one for one, way in zip(answers, ways, strict=True)]
+    def give(self, answers: Sequence[Answer] | None) -> None:
+        """Let programs go on with these answers; None: with those of the tape."""
+        self._given = answers
+        self._state[WORDS["listed"]] = 0 if answers is None else id(answers)
+
+    def answers(self, count: int) -> list[Answer]:
+        """The tape's answers to so many questions."""
+        return [one if one >= 0 else one == TRUE for one in self._arrays["answers"][:count].tolist()]
 
     def picked(self) -> Picks:
         """The questions for the best; overwritten by those after `forget`."""
@@ -187,14 +210,12 @@ class MachineRecorder(Recorder):
             self._make_rank_room(2 * values)
         if 2 * state[_ASKED] > asks or 2 * state[_MASKED] > masks:
             self._make_room(2 * asks, 2 * masks)
-        state[_PICKS] = state[_RANKED] = state[_ASKED] = state[_MASKED] = state[_ABOVES] = 0
+        state[_PICKS] = state[_RANKED] = state[_ASKED] = state[_MASKED] = 0
         state[_LEAST], state[_MOST] = MOST, -MOST
 
     def drop(self) -> None:
         """Forget the last question noted: it was none."""
-        state = self._state
-        state[_ASKED] -= 1
-        state[_ABOVES] -= int(self._arrays["asks"][state[_ASKED], 0])
+        self._state[_ASKED] -= 1
 
     def _append(self, words: tuple[int, ...]) -> None:
         """Write a node's words where machine code does not."""
@@ -224,17 +245,18 @@ class MachineRecorder(Recorder):
         """How many words are neither taken nor executed."""
         return self._state[_AT] - self._state[_BEGIN]
 
-    @property
-    def executed(self) -> bool:
-        """Whether a tape has executed, by `head`, what was written since `take`."""
-        return self._state[_BEGIN] != self._from
+    def executed(self) -> Sequence[Piece]:
+        """What a tape has executed since the last call, round by round; it executes no more by itself."""
+        number = self._state[WORDS["rounds"]]
+        self._state[WORDS["rounds"]] = self.left = 0
+        return Executed(self._buffer, self._arrays["cuts"][:number].copy()) if number else ()
 
     def take(self) -> Piece:
-        """Return the words written since the last call; the next run may overwrite them."""
-        state, first, begin = self._state, self._from, self.begun
-        at = state[_BEGIN] = self._from = state[_AT]
-        end = state[_BEGUN] = self.begun = state[_NEXT]
-        return Piece(self._buffer[first:at], (end - begin) // state[_STEP])
+        """Return the words that nothing has executed or taken; the next run may overwrite them."""
+        state, begun = self._state, self.begun
+        begin, state[_BEGIN] = state[_BEGIN], state[_AT]
+        self.begun = self.next
+        return Piece(self._buffer[begin : state[_AT]], (self.next - begun) // state[_STEP])
 
     def divert(self, write: Write) -> None:
         """Give the words of further calls to this function instead of the tape."""
@@ -245,9 +267,9 @@ class MachineRecorder(Recorder):
     def restore(self) -> None:
         """Write to the tape again, from its beginning."""
         self.write = self._append
-        self._state[_AT] = self._state[_BEGIN] = self._from = 0
-        self._state[_BEGUN] = self.begun
+        self._state[_AT] = self._state[_BEGIN] = 0
         self._state[_OPEN] = 1
+        self.executed()
         self.forget()
 
     def value_class(self, net: Owner, shape: tuple[int, ...]) -> type[Value]:

@@ -48,9 +48,6 @@ limit:
 number:
   %double = call double %floatAsDouble(ptr %given)
   %bits = bitcast double %double to i64
-  read aboves
-  %aboves1 = add i64 %aboves, 1
-  write aboves %aboves1
   goto write
 allowed:
   api none
@@ -254,22 +251,48 @@ end:
 define internal ptr @switch(ptr %state, i64 %i, ptr %room_for_one) {
 entry:
   read sends
-  array calls answers owners
-  api listGetItem longAsLongLong objectVectorcall iterSend
+  array calls listed owners
+  api listGetItem longAsLongLong objectVectorcall iterSend IncRef DecRef
   %owner = call ptr %listGetItem(ptr %owners.to, i64 %i)
   %own = call i64 %longAsLongLong(ptr %owner)
   write owner %own
   write resumed %i
   %one = call ptr %listGetItem(ptr %calls.to, i64 %i)
-  %answer = call ptr %listGetItem(ptr %answers.to, i64 %i)
+  %islisted = icmp ne i64 %listed, 0
+  if %islisted item taped
+item:
+  %held = call ptr %listGetItem(ptr %listed.to, i64 %i)
+  call void %IncRef(ptr %held)
+  goto give
+taped:
+  array answers
+  api true false longFromLongLong
+  %number = i64 %answers.to[%i]
+  %isindex = icmp sge i64 %number, 0
+  if %isindex positive truth
+positive:
+  %made = call ptr %longFromLongLong(i64 %number)
+  %none = icmp eq ptr %made, null
+  if %none lacking give
+lacking:
+  ret ptr null
+truth:
+  %yes = icmp eq i64 %number, TRUE
+  %said = select i1 %yes, ptr %true, ptr %false
+  call void %IncRef(ptr %said)
+  goto give
+give:
+  %answer = phi ptr [ %held, %item ], [ %made, %positive ], [ %said, %truth ]
   %sending = icmp ne i64 %sends, 0
   if %sending send switch
 switch:
   store ptr %answer, ptr %room_for_one
   %came1 = call ptr %objectVectorcall(ptr %one, ptr %room_for_one, i64 1, ptr null)
+  call void %DecRef(ptr %answer)
   ret ptr %came1
 send:
   %code32 = call i32 %iterSend(ptr %one, ptr %answer, ptr %room_for_one)
+  call void %DecRef(ptr %answer)
   %code = sext i32 %code32 to i64
   write sent %code
   %failed = icmp slt i64 %code, 0
@@ -278,23 +301,23 @@ send:
   ret ptr %came2
 }
 
-; Goes on with some who wait, each of whom asks again: see `MachineRecorder`. It is called with greenlets'
-; switches or generators, as `asking` says; the answers; whose each is; a list of as many, where it puts what
-; each stops with; and from which on.
+; Goes on with some who wait, each of whom asks again, round after round: see `MachineRecorder`. It is called
+; with greenlets' switches or generators, as `asking` says; whose each is; a list of as many, where it puts
+; what each stops with; and from which on.
 
 define ptr @resume(ptr %self, ptr %args, i64 %count) {
 entry:
   %room_for_one = alloca ptr
+  %room_for_status = alloca i64
   %how = ptr %self[2]
   %state = ptr %how[0]
+  %state64 = i64 %how[0]
   %calls = i64 %args[0]
-  %answers = i64 %args[1]
-  %owners = i64 %args[2]
-  %stops = ptr %args[3]
-  %stops64 = i64 %args[3]
-  %begin = ptr %args[4]
+  %owners = i64 %args[1]
+  %stops = ptr %args[2]
+  %stops64 = i64 %args[2]
+  %begin = ptr %args[3]
   write calls %calls
-  write answers %answers
   write owners %owners
   write stops %stops64
   read asking argmax above best
@@ -309,7 +332,7 @@ entry:
   %some = icmp slt i64 %from, %number
   if %some next end
 next:
-  %i = phi i64 [ %from, %entry ], [ %i1, %noted ]
+  %i = phi i64 [ %from, %entry ], [ %i1, %noted ], [ 0, %again ]
   %came = call ptr @switch(ptr %state, i64 %i, ptr %room_for_one)
   read resumed
   %failed = icmp eq ptr %came, null
@@ -334,9 +357,30 @@ noted:
   write asking %asking
   %i1 = add i64 %resumed, 1
   %further = icmp slt i64 %i1, %number
-  if %further next end
+  if %further next whole
+whole:
+  read asked picks left
+  %every = icmp eq i64 %asked, %number
+  %none = icmp eq i64 %picks, 0
+  %may = icmp sgt i64 %left, 0
+  %ok = all %every %none %may
+  if %ok compute end
+compute:
+  array round
+  api evalSaveThread evalRestoreThread
+  %left1 = sub i64 %left, 1
+  write left %left1
+  %thread = call ptr %evalSaveThread()
+  %raised = call i32 %round.to(ptr %room_for_status, ptr %room_for_one, i64 %state64)
+  call void %evalRestoreThread(ptr %thread)
+  %status = load i64, ptr %room_for_status
+  %done = icmp eq i64 %status, DONE
+  if %done again end
+again:
+  write listed 0
+  goto next
 end:
-  %at = phi i64 [ %from, %entry ], [ %resumed, %look ], [ %number, %noted ]
+  %at = phi i64 [ %from, %entry ], [ %resumed, %look ], [ %number, %whole ], [ %number, %compute ]
   write size 0
   %found = call ptr %longFromLongLong(i64 %at)
   ret ptr %found

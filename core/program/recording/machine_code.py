@@ -18,7 +18,8 @@ from typing import Any
 
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.target import get_target
-from abw.core.exec.interface import HEAD, MOST_BEST
+from abw.core.exec.interface import HEAD, MOST_BEST, TRUE
+from abw.core.graph.growing.state import DONE
 from abw.core.jit.pointers import Table
 from abw.core.program.recording.machine_asks import ASK, RESUME
 from abw.core.program.recording.machine_text import RECORD, REDUCE
@@ -28,7 +29,7 @@ FUNCTIONS = (
     "PyType_GenericAlloc", "PyObject_Free", "Py_DecRef", "Py_IncRef", "PyTuple_New", "PyTuple_SetItem",
     "PyObject_Vectorcall", "PyList_Size", "PyTuple_Size", "PyList_GetItem", "PyTuple_GetItem",
     "PyFloat_AsDouble", "PyLong_AsLongLongAndOverflow", "PyLong_AsLongLong", "PyLong_FromLongLong",
-    "PyList_SetItem", "PyIter_Send",
+    "PyList_SetItem", "PyIter_Send", "PyEval_SaveThread", "PyEval_RestoreThread",
 )  # fmt: skip
 OBJECTS: dict[str, object] = {"true": True, "false": False, "none": None}
 OBJECTS |= {"list": list, "tuple": tuple, "float": float, "int": int}
@@ -36,7 +37,7 @@ _API = (*(name.split("_")[0][2:].lower() + name.split("_")[1] for name in FUNCTI
 _OWN = (
     "limit", "step", "open", "owner", "asking", "room", "mask_room", "switch", "argmax", "above",
     "best", "picks", "k", "class", "ends", "ranked", "handles", "plus", "rank_room",
-    "calls", "answers", "owners", "stops", "size", "sends", "resumed", "sent",
+    "calls", "listed", "owners", "stops", "size", "sends", "resumed", "sent", "left",
 )  # fmt: skip
 # The words of the state, by their places: the head that an executor's tape reads; room for so many words
 # (`limit`), the `step` from handle to handle, whether the tape is `open`, the `owner` of calls; how
@@ -48,9 +49,10 @@ _OWN = (
 # and of what `class` all are; where each one's values end (`ends`); how many values these are (`ranked`),
 # their `handles`, what their scores begin with (`plus`), and the `rank_room` for them.
 #
-# To go on: the lists that `resume` is called with (`calls`, `answers`, `owners`, `stops`), how many
-# greenlets switch to each other (`size`), or that they are generators (`sends`); the index of the last
-# one (`resumed`); how that stopped, if it is a generator (`sent`: 1 by yielding, 0: it ended).
+# To go on: the lists that `resume` is called with (`calls`, `owners`, `stops`), that of the answers, 0 where
+# the head has them (`listed`); how many greenlets switch to each other (`size`), or that they are generators
+# (`sends`); the index of the last one (`resumed`); how that stopped, if it is a generator (`sent`: 1 by
+# yielding, 0: it ended); how many rounds may still follow on each other (`left`).
 WORDS = {name: number for number, name in enumerate((*HEAD, *_OWN))}
 
 # How questions are asked: they are not noted; a greenlet waits by switching; a generator gets what it is to
@@ -118,7 +120,9 @@ def _expanded(text: str) -> str:
     """The text with its short forms written out."""
     for form, written in _SHORT:
         text = re.sub(f"^  {form}$", written, text, flags=re.MULTILINE)
-    return text.replace("COUNT", str(len(_API))).replace("MOST", str(MOST_BEST))
+    for name, number in (("COUNT", len(_API)), ("MOST", MOST_BEST), ("TRUE", TRUE), ("DONE", DONE)):
+        text = text.replace(name, str(number))
+    return text
 
 
 @cache

@@ -108,6 +108,10 @@ class Recorder:
         self._words.clear()
         return Piece(words, (self.begun - begin) // self.step)
 
+    def executed(self) -> Sequence[Piece]:
+        """What was executed without `take`."""
+        return ()
+
     def divert(self, write: Write) -> None:
         """Give the words of further calls to this function instead of the tape."""
         self.write = write

@@ -24,7 +24,7 @@ from abw.core.program.recording.asks import (
     unpacked,
     unpacked_bests,
 )
-from abw.core.program.recording.machine import MachineRecorder
+from abw.core.program.recording.machine import ROUNDS, MachineRecorder
 from abw.core.program.recording.machine_code import CLOSED
 from abw.core.program.recording.recorder import (
     OWNER,
@@ -54,7 +54,7 @@ Going = tuple[Task, Answer, BaseException | None]
 
 
 class BatchRunner:
-    """A running mini-batch, executed by `engine`. `rounds`: how often all programs waited.
+    """A running mini-batch, executed by `engine`.
 
     Where the recorder can note questions, and nothing has to be logged, it does: `_asks` has constants in
     their place then.
@@ -75,7 +75,7 @@ class BatchRunner:
         self._last: Sequence[Task] = ()
         self._crew = crew_of([])
         self._numbers: list[int] = []
-        self.rounds = 0
+        self._rounds = 0
         fibers.begin()
         engine.begin(self.base)
         self._noting: MachineRecorder | None = None
@@ -98,21 +98,32 @@ class BatchRunner:
 
     def finish(self) -> None:
         """Run all programs to their ends, and compute all that was recorded. Errors: AbwError."""
-        for _ in self.steps():
+        for _ in self._decided(ROUNDS):
             pass
+        self.advance()
+
+    @property
+    def rounds(self) -> int:
+        """How often all programs waited for what had to be computed."""
+        return self._rounds + self.engine.rounds
 
     def steps(self) -> Iterator[None]:
         """Run all programs to their ends; yield each time that all wait or have ended."""
         yield from self._decided()
         self.advance()
 
-    def _decided(self) -> Iterator[None]:
-        """Run all programs to their ends; what nobody asks for is not computed."""
+    def _decided(self, more: int = 0) -> Iterator[None]:
+        """Run all programs to their ends; what nobody asks for is not computed.
+
+        Yield when all wait or have ended, up to so many times `more` not.
+        """
         while self._waiting:
             tasks, found = self._answered()
             self._last = tasks
-            if not self._resumed(tasks, found):
-                self._go_on(zip(tasks, found, repeat(None)))
+            if not self._resumed(tasks, found, more):
+                if found is None and self._noting is not None:
+                    found = self._noting.answers(len(tasks))
+                self._go_on(zip(tasks, found or (), repeat(None)))
             yield
 
     def recorded(self) -> tuple[Graph, Ints]:
@@ -120,7 +131,7 @@ class BatchRunner:
 
         What nobody has asked for is not computed. Errors: AbwError for values of an earlier run.
         """
-        for _ in self._decided():
+        for _ in self._decided(ROUNDS):
             pass
         rest = self._parsed(lambda piece: [self.engine.segment(piece)] if piece.nodes else [])
         graph, _, local = self.engine.graph(joined([*self.engine.segments, *rest]))
@@ -139,21 +150,17 @@ class BatchRunner:
         self._waiting, self._asks = [task for task, _ in held], [ask for _, ask in held]
         self._go_on(())
 
-    def _answered(self) -> tuple[list[Task], Sequence[Answer]]:
-        """Some programs that wait, with their answers; all others wait on, or are ready with errors."""
+    def _answered(self) -> tuple[list[Task], Sequence[Answer] | None]:
+        """Some programs that wait, with their answers; all others wait on, or are ready with errors.
+
+        None: the answers are in the recorder's memory.
+        """
         if (noting := self._noting) is not None:
-            noted, aboves, picks = noting.noted
+            asked, picks = noting.noted
             waiting, found = len(self._waiting), None
-            if picks == waiting and not noting.mixed:
-                if (found := self._best(noting.picked())) is not None:
-                    noting.forget()
-            elif noted == waiting:
-                before = noting.begun
-                found = self.engine.round(noting, noted)
-                self.rounds += noting.begun > before
-                if aboves and found is not None:
-                    found = noting.as_asked(found)
-            if found is not None:
+            if picks == waiting and not noting.mixed and (found := self._best(noting.picked())) is not None:
+                noting.forget()
+            if found is not None or (asked == waiting and self.engine.round(noting)):
                 tasks, self._waiting, self._asks = self._waiting, [], []
                 return tasks, found
             self._unpack_noted(noting)
@@ -171,7 +178,7 @@ class BatchRunner:
     def _best(self, picks: Picks) -> Sequence[Answer] | None:
         """Answer questions for the best, all of which ask what is computed, or none; None if that fails."""
         if picks.handles[: picks.ptr[1]].max() >= self._recorder.begun:
-            self.rounds += 1
+            self._rounds += 1
             self.advance()
         return self.engine.best(picks)
 
@@ -186,7 +193,7 @@ class BatchRunner:
                 late = [not now for now in known]
                 self._waiting, self._asks = [*compress(waiting, late)], [*compress(asks, late)]
                 return [*compress(waiting, known)], [*compress(asks, known)]
-        self.rounds += 1
+        self._rounds += 1
         self.advance()
         return waiting, asks
 
@@ -269,7 +276,7 @@ class BatchRunner:
             if noting is not None:
                 noting.asking.value = CLOSED
 
-    def _resumed(self, tasks: list[Task], found: Sequence[Answer]) -> bool:
+    def _resumed(self, tasks: list[Task], found: Sequence[Answer] | None, more: int) -> bool:
         """Go on by `MachineRecorder.resume` with programs that all wait in one way; whether they do."""
         recorder = self._noting
         if recorder is None or self._waiting or self._ready:
@@ -280,12 +287,14 @@ class BatchRunner:
         asks: list[Any] = [None] * len(tasks)
         if crew.way == CLOSED:
             return False
+        recorder.give(found)
+        recorder.left = more if found is None else 0
         try:
             self._going = tasks
             while True:
                 recorder.asking.value = crew.way
                 try:
-                    at = recorder.resume(crew.going, found, crew.owners, asks, at)
+                    at = recorder.resume(crew.going, crew.owners, asks, at)
                     if at == len(tasks):
                         break
                     outcome = crew.fibers[at].stopped(asks[at], recorder.sent)
@@ -300,6 +309,7 @@ class BatchRunner:
                 at += 1
         finally:
             self._going, recorder.asking.value = (), CLOSED
+            self.engine.catch_up(recorder)
         if gone:
             tasks = [task for i, task in enumerate(tasks) if i not in gone]
             asks = [ask for i, ask in enumerate(asks) if i not in gone]

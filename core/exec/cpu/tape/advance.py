@@ -54,8 +54,8 @@ class Ready(NamedTuple):
 
 
 @njit
-def advance(state: Longs, words: int, length: int, first: int) -> int:
-    """Execute what `length` words at an address say, behind the `first` nodes that the run has already.
+def advance(state: Longs, words: int, length: int) -> int:
+    """Execute what `length` words at an address say, behind the nodes that the run has already.
 
     A node is its type's number, in a word's low bits (`NUMBER`), then a handle for each slot; of a reduction
     how long its lists are, then these. The order is that of `abw.core.policy.rules.critical`. Returns DONE;
@@ -63,7 +63,7 @@ def advance(state: Longs, words: int, length: int, first: int) -> int:
     PAUSED where the arithmetic is the limit or more, FULL where there is no room for
     the rows (`ROWS` says how many).
     """
-    begin = ints_in(state, at.BEGIN)
+    begin, first = ints_in(state, at.BEGIN), state[at.COUNT]
     nodes = Nodes(
         ints_at(state[at.TYPE] + 4 * first, state[at.TYPE + 1] - first),
         begin,
@@ -97,6 +97,7 @@ def advance(state: Longs, words: int, length: int, first: int) -> int:
         longs_in(state, at.USED)[0] = used
         if left < count:
             _refer(state, first, count, nodes)
+    state[at.COUNT] += count
     return DONE
 
 

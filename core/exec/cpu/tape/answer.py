@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from abw.core.exec.cpu.tape import state as at
 from abw.core.exec.cpu.tape.advance import advance
-from abw.core.exec.interface import HEAD
+from abw.core.exec.interface import FALSE, HEAD, TRUE
 from abw.core.graph.growing.choices import largest
 from abw.core.graph.growing.state import DONE, FAILED, FULL, LANE, LARGEST, PAUSED, PLUS, STATUS
 from abw.core.jit.addresses import (
@@ -20,18 +20,20 @@ from abw.core.jit.addresses import (
     longs_at,
     longs_in,
 )
-from abw.core.jit.decorators import inner, njit
+from abw.core.jit.decorators import entry, inner, njit
 
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 
 # Where a recorder's words of these names are.
-WORDS, AT, BEGIN, NEXT, BEGUN, ASKS, MASKS, ASKED, MASKED, ABOVES, LEAST, MOST = range(len(HEAD))
+(
+    WORDS, AT, BEGIN, NEXT, BEGUN, ASKS, MASKS, ASKED, MASKED, LEAST, MOST, ANSWERS, ROUNDS, CUTS, TAPE, _,
+) = range(len(HEAD))  # fmt: skip
 HIGHEST, LOWEST = 2**63 - 1, -(2**63)
 
 
-@njit
-def answer_round(state: Longs, head: int, first: int) -> int:
+@entry
+def answer_round(head: int) -> int:
     """Execute what a recorder has noted since the last time, and answer all that it asks: see `Tape.round`.
 
     Returns DONE, with the questions forgotten; PAUSED where some ask what is computed already and others do
@@ -39,35 +41,59 @@ def answer_round(state: Longs, head: int, first: int) -> int:
     was executed.
     """
     noted = longs_at(head, len(HEAD))
+    state = longs_at(noted[TAPE], at.WORDS)
+    begun = _time(state)
+    status = _answer(state, noted)
+    state[at.NANOSECONDS] += _time(state) - begun
+    return status
+
+
+@inner
+def _time(state: Longs) -> int:
+    """Some nanoseconds on a clock."""
+    if state[at.CLOCK] == 0:
+        return 0
+    call(state[at.CLOCK], (state[at.CLOCK_NUMBER], address_of(state) + 8 * at.TIME_SECONDS))
+    return int(1_000_000_000 * state[at.TIME_SECONDS] + state[at.TIME_REST])
+
+
+@inner
+def _answer(state: Longs, noted: Longs) -> int:
+    """See `answer_round`."""
     if noted[LEAST] >= noted[BEGUN]:
-        begin, length = noted[BEGIN], noted[AT] - noted[BEGIN]
+        begin, length, first = noted[BEGIN], noted[AT] - noted[BEGIN], state[at.COUNT]
         room = min(state[at.BEGIN + 1], state[at.OPERAND + 1], state[at.TYPE + 1] - first)
         if state[at.LOOKS] != 0:
             most = min(state[at.SAME + 1] - first, state[at.TABLE + 1] // 2 - first)
             room = min(room, most, (state[at.KEYS + 1] - longs_in(state, at.USED)[0]) // 2)
         if length > room:  # so many nodes at most: each has a word of its own
             return FULL
-        status = advance(state, noted[WORDS] + 8 * begin, length, first)
+        status = advance(state, noted[WORDS] + 8 * begin, length)
         if status != DONE:
             return status
+        cut = longs_at(noted[CUTS] + 24 * noted[ROUNDS], 3)
+        cut[0], cut[1], cut[2] = begin, noted[AT], state[at.COUNT] - first
+        noted[ROUNDS] += 1
         noted[BEGIN], noted[BEGUN] = noted[AT], noted[NEXT]
     elif noted[MOST] >= noted[BEGUN]:
         return PAUSED
-    status = choose(state, noted[ASKS], noted[MASKS], noted[ASKED])
+    status = _choose(state, noted)
     if status == DONE:
-        noted[ASKED] = noted[MASKED] = noted[ABOVES] = 0
+        noted[ASKED] = noted[MASKED] = 0
         noted[LEAST], noted[MOST] = HIGHEST, LOWEST
     return status
 
 
-@njit
-def choose(state: Longs, asks: int, masks: int, asked: int) -> int:
-    """Answer so many questions, which lie at an address: see `HEAD`. Returns DONE or FAILED.
+@inner
+def _choose(state: Longs, noted: Longs) -> int:
+    """Answer all questions. Returns DONE or FAILED.
 
     It fails where a score is not a number, or a value is none of this run's vectors.
     """
-    asking, limits = longs_at(asks, 3 * asked), doubles_at(asks, 3 * asked)
-    answers, size, argmax = ints_in(state, at.ANSWERS), ints_in(state, at.SIZE), longs_in(state, at.ARGMAX)
+    asked, masks = noted[ASKED], noted[MASKS]
+    asking, limits = longs_at(noted[ASKS], 3 * asked), doubles_at(noted[ASKS], 3 * asked)
+    answers, size = longs_at(noted[ANSWERS], asked), ints_in(state, at.SIZE)
+    argmax = longs_in(state, at.ARGMAX)
     for j in range(asked):
         place, output = _place(state, asking[3 * j + 1])
         if place == 0:
@@ -76,7 +102,7 @@ def choose(state: Longs, asks: int, masks: int, asked: int) -> int:
             score = floats_at(place, 1)[0]
             if np.isnan(score):
                 return FAILED
-            answers[j] = score > limits[3 * j + 2]
+            answers[j] = TRUE if score > limits[3 * j + 2] else FALSE
         elif size[output] == 0:
             return FAILED
         elif asking[3 * j + 2] >= 0:

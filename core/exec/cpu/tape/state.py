@@ -11,14 +11,18 @@ from abw.core.plan.arenas import Arenas
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
-_NUMBERS = 13
-# Words that are numbers: four that `abw.core.exec.cpu.tape.vectors` explains; the run's first reference; the
-# arithmetic from which on plans are better; where kernels have their scratch. Handles are references shifted
-# to the left by `BITS`, these are nodes shifted by `SHIFT`. The most slots and outputs of a type, and how
-# many batches ran; whether equal nodes are looked for.
-BASE, LIMIT, SCRATCH, BITS, SHIFT, SLOTS, WIDTH, BATCHES, LOOKS = range(LANE + 1, _NUMBERS)
+_NUMBERS = 19
+# Words that are numbers: four that `abw.core.exec.cpu.tape.vectors` explains; the run's first reference, and
+# how many nodes it has; the arithmetic from which on plans are better; where kernels have their scratch.
+# Handles are references shifted to the left by `BITS`, these are nodes shifted by `SHIFT`. The most slots and
+# outputs of a type, and how many batches ran; whether equal nodes are looked for. Where the C library's
+# `clock_gettime` is (0: nowhere), what it writes, and how many nanoseconds rounds took.
+(
+    BASE, COUNT, LIMIT, SCRATCH, BITS, SHIFT, SLOTS, WIDTH, BATCHES, LOOKS,
+    CLOCK, CLOCK_NUMBER, TIME_SECONDS, TIME_REST, NANOSECONDS,
+) = range(LANE + 1, _NUMBERS)  # fmt: skip
 
-_ARRAYS = 37
+_ARRAYS = 36
 # Words that name arrays: the address, and in the next word how many elements there are.
 #
 # - Over the run's nodes and references: `TYPE`, `ROW`; where equal nodes are looked for, of a `Consing` the
@@ -37,7 +41,7 @@ _ARRAYS = 37
 #   how many have it. What a kernel is called with: `FRAME`, the `INDEX` of rows, slot after slot, where the
 #   lists of a reduction end among those of a slot (`LISTS`, from 0 on).
 # - Over outputs (T, W): the `SIZE` of a vector, 0 for what is none, and the address of the function that
-#   finds its largest element (`ARGMAX`). Over questions: `ANSWERS`.
+#   finds its largest element (`ARGMAX`).
 (
     TYPE, ROW,
     BEGIN, MISSING, HEAD, PATH, QUEUE,
@@ -45,7 +49,7 @@ _ARRAYS = 37
     TYPE_SLOTS, TYPE_OUTPUTS, SLOT_ARENA, OUTPUT_ARENA, REDUCES, FLOPS, KERNEL, CONSTANTS,
     ARENA, PITCH, ROWS, KNOWN_PTR, KNOWN, FIELDS,
     READY, FRAME, INDEX, LISTS,
-    SIZE, ARGMAX, ANSWERS,
+    SIZE, ARGMAX,
     SAME, AT, KEYS, USED, TABLE, PAIRS,
 ) = range(_NUMBERS, _NUMBERS + 2 * _ARRAYS, 2)  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import time
 from collections.abc import Mapping
 from itertools import count, pairwise
 from typing import Any
@@ -22,6 +24,7 @@ from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.result_guard import RunEpochs
 from abw.core.graph.equal.consing import Consing
 from abw.core.graph.growing.state import DONE, FAILED, FULL, PAUSED
+from abw.core.jit.decorators import address_of_code, ask_code
 from abw.core.jit.pointers import Pointer, Table, address
 from abw.core.plan.arenas import Arenas
 
@@ -30,10 +33,12 @@ Longs = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
+_TAPE, _ROUND = HEAD.index("tape"), HEAD.index("round")
 # So many new nodes there is room for at first.
 LEAST = 1 << 10
 _OF_NODES = (at.BEGIN, at.MISSING, at.HEAD, at.PATH, at.QUEUE)
 _OF_WORDS = (at.OPERAND, at.NEXT, at.OWNER)
+_CLOCK = getattr(ctypes.pythonapi, "clock_gettime", None)
 _ENDS: dict[int, Advanced] = {DONE: "done", FAILED: "stale", PAUSED: "large"}
 
 
@@ -66,6 +71,8 @@ class CompiledTape:
             (at.SHIFT, self._width.bit_length() - 1),
             (at.SLOTS, arenas.slot_arena.shape[1]),
             (at.WIDTH, self._width),
+            (at.CLOCK, ctypes.cast(_CLOCK, ctypes.c_void_p).value if _CLOCK else 0),
+            (at.CLOCK_NUMBER, getattr(time, "CLOCK_MONOTONIC", 0)),
         ):
             self._words[word] = number
         self._rows = np.zeros((3, len(arenas.shape)), np.int64)
@@ -100,19 +107,13 @@ class CompiledTape:
             self._point(word, array)
         self._bests: dict[tuple[int, int], int] = {}
         self._codes: list[Code] = []
-        self._answers = np.empty(0, np.int32)
-        self._reserve_answers(LEAST)
         self._given = {c: np.empty(LEAST, np.int32) for c in self._field}
         self._room = self._room_of_words = 0
         self._grow(0, 0)
         self._status = DONE
-        self._compile()
-
-    def _compile(self) -> None:
-        """Compile now, not amid the first run, by doing nothing once."""
-        nothing = np.zeros(len(HEAD), np.int64)
-        advance(self._words, 0, 0, 0)
-        answer_round(self._words, address(nothing), 0)
+        # compiled now, not amid the first run
+        self._round = address_of_code(answer_round)
+        advance(self._words, 0, 0)
 
     def _point(self, word: int, to: NDArray[Any] | Table) -> None:
         """Say where an array lies, and how many elements it has."""
@@ -124,10 +125,11 @@ class CompiledTape:
         self._epochs.start()
         self._words[at.LOOKS] = 0
         self._words[at.BASE], self._words[at.BATCHES] = base, 0
+        self.seconds()
         for c, rows in self._given.items():
             self._fields.words[self._field[c] + at.BROUGHT] = 0
             self._fields.point(self._field[c] + at.GIVEN, rows)
-        self.take(self._arenas.head)
+        self.take(self._arenas.head, 0)
         self._read = self._epochs.guarded(self._values)
 
     def place(self, type: Ints, row: Ints) -> None:
@@ -167,25 +169,23 @@ class CompiledTape:
         self._rows[0, arena] += len(values)
         fields[field + at.BROUGHT], fields[field + at.SINCE] = after, since
 
-    def advance(self, words: Longs, nodes: int, first: int) -> Advanced:
+    def advance(self, words: Longs, nodes: int) -> Advanced:
         """Execute the nodes that words name. Cost: 2 us besides the kernels, and 30 ns a node."""
         if nodes > self._room or len(words) > self._room_of_words:
             self._grow(nodes, len(words))
-        status = advance(self._words, address(words), len(words), first)
+        status = advance(self._words, address(words), len(words))
         if status == FULL:
             self._reserve()
-            status = advance(self._words, address(words), len(words), first)
+            status = advance(self._words, address(words), len(words))
         return _ENDS[status]
 
-    def round(self, head: int, first: int, asked: int) -> list[int] | None:
+    def round(self, head: Table) -> bool:
         """Execute and answer what was recorded. Cost: 1 us besides the kernels, 30 ns a node."""
-        if asked > len(self._answers):
-            self._reserve_answers(asked)
-        self._status = answer_round(self._words, head, first)
-        if self._status != DONE:
-            return None
-        found: list[int] = self._answers[:asked].tolist()
-        return found
+        if head.words[_ROUND] != self._round or head.words[_TAPE] != self._table.at:
+            head.point(_TAPE, self._table)
+            head.words[_ROUND] = self._round
+        self._status = ask_code(self._round, head.at)
+        return self._status == DONE
 
     def make_room(self, words: int) -> bool:
         """Make room for so many words if `round` lacked it."""
@@ -196,11 +196,6 @@ class CompiledTape:
         else:
             self._reserve()
         return True
-
-    def _reserve_answers(self, count: int) -> None:
-        if count > len(self._answers):
-            self._answers = np.empty(2 * count, np.int32)
-            self._point(at.ANSWERS, self._answers)
 
     def _grow(self, nodes: int, length: int) -> None:
         """Buffers for so many new nodes, said by so many words."""
@@ -226,7 +221,7 @@ class CompiledTape:
             wanted[arena] += rows
         self._epochs.go_on(wanted, self._arenas)
         self._memory.reserve(wanted, held)
-        self.take(held)
+        self.take(held, self.count)
 
     def leave(self) -> Ints:
         """Return how many rows of each arena are taken, before a plan goes on (A,)."""
@@ -238,10 +233,21 @@ class CompiledTape:
         found: Ints = self._rows[0].astype(np.int32)
         return found
 
-    def take(self, rows: Ints) -> None:
-        """Go on behind so many rows of each arena, which a plan has taken."""
+    def take(self, rows: Ints, count: int) -> None:
+        """Go on behind so many rows of each arena, which a plan has taken, and so many nodes."""
+        self._words[at.COUNT] = count
         self._rows[0] = rows
         self._rows[1] = [len(view) for view in self._memory.views]
+
+    @property
+    def count(self) -> int:
+        """The number of the run's nodes."""
+        return int(self._words[at.COUNT])
+
+    def seconds(self) -> float:
+        """How long rounds took since the last call, where there is such a clock."""
+        taken, self._words[at.NANOSECONDS] = float(self._words[at.NANOSECONDS]), 0
+        return 1e-9 * taken
 
     @property
     def batches(self) -> int:

@@ -46,7 +46,7 @@ def nets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Net, Net]:
 def tapes(net: Net) -> list[tuple[object, ...]]:
     """What was recorded in the last run: of words all but what tells nets apart."""
     engine = net._session.engine()
-    pieces = [held[0] for held in engine._recorded if isinstance(held, tuple)]
+    pieces = [piece for held in engine._recorded if not hasattr(held, "made") for piece in held]
     words = [(p.nodes, (p.words >> BITS).tolist(), (p.words % SHAPES).tolist()) for p in pieces]
     arrays = [(s.type.tolist(), s.instance.tolist(), s.operand.tolist()) for s in engine.segments]
     return [*words, *arrays]

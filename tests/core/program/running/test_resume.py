@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 import abw
 from abw import Net
+from abw.core.program.recording.machine import ROUNDS
 from abw.core.program.recording.recorder import joined
+from abw.core.program.running.fibers import Done
+from abw.core.program.session import Ran
 from tests.core.program.cells import small
 
 WAYS = ("argmax", "above", "best", "value", "sample", "each", "raise", "return")
@@ -123,3 +126,64 @@ def test_many_wait_at_once(tmp_path: Path) -> None:
 
     alone = [net.run(program, [number])[0] for number in range(20)]
     assert net.run(program, range(2000), batch=2000) == [alone[number % 20] for number in range(2000)]
+
+
+TURNS = ("step", "masked", "above", "again", "sum", "input", "value")
+
+
+def turning(net: Net, ways: list[str]) -> Generator[Any, Any, list[int]]:
+    """Takes many turns, each decided by the last one's answer."""
+    state, found = net.start, list[int]()
+    for number, way in enumerate(3 * ways):
+        if way == "sum":
+            state = net.sum([state, net.start, net.words[number % 20]])
+        elif way == "input":
+            state = net.step(net.input([number / 30] * 6), state)
+        elif way == "value":
+            found.append(int((yield state.value())[0] > 0))
+        elif way == "above":
+            found.append(int((yield net.gate(state).above(0.0))))
+        else:
+            score = net.score(state, net.words[(sum(found) + number) % 20])
+            allowed = [number % 2 == 0, True, False] if way == "masked" else None
+            found.append((yield score.argmax(allowed)))
+            if way == "again":
+                found.append((yield score.argmax([False, False, True])))
+            state = net.step(net.did[found[-1]], state)
+    return found
+
+
+@given(st.lists(st.lists(st.sampled_from(TURNS), max_size=6), min_size=1, max_size=4))
+@settings(max_examples=12)
+def test_rounds_that_follow_each_other(
+    tmp_path_factory: pytest.TempPathFactory, drawn: list[list[str]]
+) -> None:
+    net = small(tmp_path_factory.mktemp("rounds"))
+    session, numbers = net._session, range(len(drawn))
+
+    def generator(ways: list[str]) -> Generator[Any, Any, list[int]]:
+        return (yield from turning(net, ways))
+
+    def told(ran: Ran) -> tuple[object, ...]:
+        pieces = [(made.type.tolist(), np.diff(made.ptr).tolist()) for _, made in ran.engine.pieces]
+        operands = [np.maximum(segment.operand, -1).tolist() for segment in ran.engine.segments]
+        return [end.result for end in ran.ends if isinstance(end, Done)], ran.rounds, pieces, operands
+
+    one = told(session.run(generator, drawn, numbers))
+    assert one == told(session.run(generator, drawn, numbers, "cell", {}))  # with a log Python answers
+
+
+@pytest.mark.parametrize("count", [ROUNDS - 1, ROUNDS + 2, 2 * ROUNDS + 3])
+def test_more_rounds_than_follow_on_each_other(net: Net, count: int) -> None:
+    def program(number: int) -> int:
+        return sum(net.score(net.words[step % 20], net.start).argmax() for step in range(number))
+
+    def generator(number: int) -> Generator[Any, Any, int]:
+        found = 0
+        for step in range(number):
+            found += yield net.score(net.words[step % 20], net.start).argmax()
+        return found
+
+    ran = net._session.run(generator, [count], [0])
+    assert ran.rounds == ran.engine.nodes == count == len(ran.engine.segments)
+    assert net.run(program, [count]) == [end.result for end in ran.ends if isinstance(end, Done)]
