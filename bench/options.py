@@ -1,31 +1,34 @@
-"""Options that several benches have."""
+"""Options that several benches have, and what others are described by."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-DataDir = Annotated[Path, typer.Option("--data", metavar="DIR", help="Folder of the data.")]
+
+def option(help: str, name: str = "", metavar: str | None = None, shown: str | bool = True) -> Any:  # noqa: ANN401
+    """Describe an option, by default named as its parameter; `shown`: its default in words."""
+    return typer.Option(*filter(None, [name]), metavar=metavar, help=help, show_default=shown)
+
+
+def numeric(help: str, name: str = "", metavar: str | None = None, least: float = 1) -> Any:  # noqa: ANN401
+    """Describe an option that is a number from `least` on."""
+    return typer.Option(*filter(None, [name]), metavar=metavar, help=help, min=least)
+
+
+DataDir = Annotated[Path, option("Folder of the data.", metavar="DIR")]
 # Where specs are looked for by default: here, else those that ship.
 SPECS = Path("specs")
-SpecsDir = Annotated[
-    Path,
-    typer.Option("--specs", metavar="DIR", help="Folder of the specs.", show_default="the shipped ones"),
-]
-Workloads = Annotated[
-    str | None,
-    typer.Option(
-        "--workloads", metavar="NAME,...", help="For example TreeLSTM,LatticeLSTM.", show_default="all"
-    ),
-]
-Hidden = Annotated[int, typer.Option("--hidden", min=1, help="Size of the model.")]
-HiddenSizes = Annotated[list[int], typer.Option("--hidden", min=1, help="Sizes; repeatable.")]
-Batch = Annotated[int, typer.Option("--batch", min=1, help="Instances in a mini-batch.")]
-BatchSizes = Annotated[
-    list[int], typer.Option("--batch", min=1, help="Instances in a mini-batch; repeatable.")
-]
-ThreadCounts = Annotated[list[int], typer.Option("--threads", min=1, help="Threads; repeatable.")]
-Instances = Annotated[int, typer.Option("--instances", min=1, metavar="N", help="Instances of each kind.")]
-Runs = Annotated[int, typer.Option("--runs", min=1, metavar="N", help="Number of runs, for a median.")]
+SpecsDir = Annotated[Path, option("Folder of the specs.", metavar="DIR", shown="the shipped ones")]
+Workloads = Annotated[str | None, option("For example TreeLSTM,LatticeLSTM.", "", "NAME,...", "all")]
+Families = Annotated[str | None, option("Only families whose names contain TEXT.", "--family", "TEXT")]
+Hidden = Annotated[int, numeric("Size of the model.")]
+HiddenSizes = Annotated[list[int], numeric("Sizes; repeatable.")]
+Batch = Annotated[int, numeric("Instances in a mini-batch.")]
+BatchSizes = Annotated[list[int], numeric("Instances in a mini-batch; repeatable.")]
+MiniBatches = Annotated[int, numeric("Number of mini-batches.", metavar="N")]
+ThreadCounts = Annotated[list[int], numeric("Threads; repeatable.")]
+Instances = Annotated[int, numeric("Instances of each kind.", metavar="N")]
+Runs = Annotated[int, numeric("Number of runs, for a median.", metavar="N")]

@@ -6,9 +6,7 @@ import time
 from itertools import product
 from typing import Annotated
 
-import typer
-
-from abw.bench.options import SPECS, BatchSizes, DataDir, HiddenSizes, Runs, SpecsDir, ThreadCounts
+from abw.bench.options import SPECS, BatchSizes, DataDir, HiddenSizes, Runs, SpecsDir, ThreadCounts, option
 from abw.bench.pytorch.install import torch_or_none
 from abw.bench.pytorch.levels import TorchLevels
 from abw.bench.rates import least_seconds
@@ -22,8 +20,7 @@ from abw.core.exec.registry import get_executor
 # How far outputs, of order 1 and in float32, may be apart.
 TOLERANCE = 1e-4
 Target = Annotated[
-    TargetName | None,
-    typer.Option("--target", help="Instruction set of kernels and peak.", show_default="the best available"),
+    TargetName | None, option("Instruction set of kernels and peak.", shown="the best available")
 ]
 
 

@@ -14,10 +14,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 from abw.bench.executors.rig import CHECKED_HIDDEN, CHECKED_INSTANCES, Rig
-from abw.bench.options import SPECS, BatchSizes, DataDir, HiddenSizes, Runs, SpecsDir, Workloads
+from abw.bench.options import (
+    SPECS,
+    BatchSizes,
+    DataDir,
+    HiddenSizes,
+    Runs,
+    SpecsDir,
+    Workloads,
+    numeric,
+    option,
+)
 from abw.bench.process import Apart
 from abw.bench.rows import Row, Rows
 from abw.bench.workloads import Case, chosen_cases, files_of
@@ -51,6 +60,7 @@ LATENCIES = {
     "ACRoBat": {(256, 8): 1.48, (256, 64): 5.81, (512, 8): 2.40, (512, 64): 11.44},
     "Cortex": {(256, 8): 0.79, (256, 64): 3.62, (512, 8): 1.84, (512, 64): 10.23},
 }
+COMPILE_ONLY = "Only compile all kernels for compute capability 9.0, without a GPU, into ABW_HOME/kernels."
 
 
 def cuda(
@@ -60,22 +70,10 @@ def cuda(
     hidden: HiddenSizes = [128, 256, 512],
     batch: BatchSizes = [1, 8, 64, 256],
     runs: Runs = 15,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Check all workloads, and time three at one size.")
-    ] = False,
-    minutes: Annotated[
-        float | None, typer.Option("--minutes", min=0, metavar="N", help="Begin no row after N minutes.")
-    ] = None,
-    compile_only: Annotated[
-        bool,
-        typer.Option(
-            "--compile-only",
-            help="Only compile all kernels for compute capability 9.0, without a GPU, into ABW_HOME/kernels.",
-        ),
-    ] = False,
-    no_tensor_cores: Annotated[
-        bool, typer.Option("--no-tensor-cores", help="Use float32 units only.")
-    ] = False,
+    quick: Annotated[bool, option("Check all workloads, and time three at one size.", "--quick")] = False,
+    minutes: Annotated[float | None, numeric("Begin no row after N minutes.", "", "N", 0)] = None,
+    compile_only: Annotated[bool, option(COMPILE_ONLY, "--compile-only")] = False,
+    no_tensor_cores: Annotated[bool, option("Use float32 units only.", "--no-tensor-cores")] = False,
 ) -> Rows:
     """Check all workloads on a GPU, then time them, compared with the floor and PyTorch.
 

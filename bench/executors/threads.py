@@ -13,9 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from abw.bench.options import SPECS, BatchSizes, DataDir, Hidden, Instances, Runs, SpecsDir
+from abw.bench.options import SPECS, BatchSizes, DataDir, Hidden, Instances, Runs, SpecsDir, numeric
 from abw.bench.process import Apart
 from abw.bench.rows import Row, Rows
 from abw.bench.timing import interleaved
@@ -56,9 +54,7 @@ def threads(
     specs: SpecsDir = SPECS,
     hidden: Hidden = 128,
     batch: BatchSizes = [64, 8],
-    threads: Annotated[
-        list[int], typer.Option("--threads", min=2, help="Threads to compare with one; repeatable.")
-    ] = [2],
+    threads: Annotated[list[int], numeric("Threads to compare with one; repeatable.", least=2)] = [2],
     instances: Instances = 1024,
     runs: Runs = 9,
 ) -> Rows:

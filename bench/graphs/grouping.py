@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
-
-import typer
 
 from abw.bench.graphs.families import Family, families
-from abw.bench.options import Batch, Hidden, Runs
+from abw.bench.options import Batch, Families, Hidden, Runs
 from abw.bench.rows import Row, Rows
 from abw.bench.timing import interleaved
 from abw.core.exec.registry import get_executor
@@ -27,13 +24,8 @@ FAMILIES = ("netlists, 60", "dependency trees, 40", "parse forests, 200")
 POLICIES = ("depth", "critical", "linear")
 EXECUTORS = ("cpu", "blas")
 
-Named = Annotated[
-    str | None,
-    typer.Option("--family", metavar="TEXT", help="Only families whose names contain TEXT."),
-]
 
-
-def grouping(hidden: Hidden = 64, batch: Batch = 64, runs: Runs = 9, named: Named = None) -> Rows:
+def grouping(hidden: Hidden = 64, batch: Batch = 64, runs: Runs = 9, named: Families = None) -> Rows:
     """Execute graphs of many types that differ only in their weights, with types grouped and not.
 
     Each type is a layer with its own weights over a node's number and the sum of its inputs (`--fuse`). For

@@ -11,10 +11,19 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Literal
 
-import typer
-
 from abw.bench.graphs.families import families
-from abw.bench.options import SPECS, Batch, DataDir, Runs, SpecsDir, Workloads
+from abw.bench.options import (
+    SPECS,
+    Batch,
+    DataDir,
+    Families,
+    MiniBatches,
+    Runs,
+    SpecsDir,
+    Workloads,
+    numeric,
+    option,
+)
 from abw.bench.rows import Row, Rows
 from abw.bench.timing import interleaved
 from abw.bench.workloads import Case, chosen_cases, open_case
@@ -34,6 +43,7 @@ RULES = (
     *("depth", "agenda", "sufficient", "critical", "critical-free", "share", "share-free", "weight-free"),
     *("linear", "repair"),
 )
+GranularityName = Literal["cell", "op"]
 RATIOS = "batches over the fewest known"
 TIMES = "scheduling and launches over the least"
 # Microseconds of a launch for which that is compared.
@@ -57,27 +67,17 @@ def policies(
     data: DataDir,
     specs: SpecsDir = SPECS,
     batch: Batch = 64,
-    train: Annotated[
-        int, typer.Option("--train-limit", min=1, metavar="N", help="Instances to learn from.")
-    ] = 32,
-    granularity: Annotated[
-        Literal["cell", "op"], typer.Option("--granularity", help="Whether a node is a cell or an operation.")
-    ] = "cell",
+    train: Annotated[int, numeric("Instances to learn from.", "--train-limit", "N")] = 32,
+    granularity: Annotated[GranularityName, option("Whether a node is a cell or an operation.")] = "cell",
     runs: Runs = 3,
     synthetic: Annotated[
-        bool, typer.Option("--families", help="Use families of graphs with 3 to 300 types instead.")
+        bool, option("Use families of graphs with 3 to 300 types instead.", "--families")
     ] = False,
-    unseen: Annotated[bool, typer.Option("--unseen", help="Use unseen data instead.")] = False,
+    unseen: Annotated[bool, option("Use unseen data instead.", "--unseen")] = False,
     workloads: Workloads = None,
-    mini_batches: Annotated[
-        int, typer.Option("--mini-batches", min=1, metavar="N", help="Number of mini-batches.")
-    ] = 4,
-    launch: Annotated[
-        float, typer.Option("--launch", metavar="US", help="With these two: cost of a batch in microseconds.")
-    ] = 20.0,
-    named: Annotated[
-        str | None, typer.Option("--family", metavar="TEXT", help="Only families whose names contain TEXT.")
-    ] = None,
+    mini_batches: MiniBatches = 4,
+    launch: Annotated[float, option("With these two: cost of a batch in microseconds.", "", "US")] = 20.0,
+    named: Families = None,
 ) -> Rows:
     """Count batches by policy and time learning, for all workloads of the paper.
 

@@ -17,9 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated
 
-import typer
-
-from abw.bench.options import SPECS, DataDir, Hidden, Runs, SpecsDir
+from abw.bench.options import SPECS, DataDir, Hidden, Runs, SpecsDir, numeric, option
 from abw.bench.process import Apart
 from abw.bench.rows import Row, Rows
 from abw.bench.serving.load import Client
@@ -35,7 +33,8 @@ serve(Serving((loading,)), Limits(batch=int(batch), timeout=float(timeout)))
 """
 # How many requests an engine gets at once.
 ENGINES = {"batched across requests": 64, "one at a time": 1}
-# With --overload: multiples of what the server can answer, and how many connections the requests have.
+OVERLOAD = "Offer one, two and four times what the server can answer."
+# With it: multiples of what the server can answer, and how many connections the requests have.
 FACTORS = (1, 2, 4)
 CONNECTIONS = 2500
 # With --beside: how many clients have single instances; the instances of the others' requests, and how many
@@ -48,18 +47,12 @@ def serve(
     data: DataDir,
     specs: SpecsDir = SPECS,
     hidden: Hidden = 128,
-    connections: Annotated[int, typer.Option("--connections", min=1, help="Concurrent clients.")] = 64,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Duration of the load.")] = 4.0,
-    requests: Annotated[
-        int, typer.Option("--requests", min=0, metavar="N", help="Further requests, to measure memory.")
-    ] = 0,
+    connections: Annotated[int, numeric("Concurrent clients.")] = 64,
+    seconds: Annotated[float, numeric("Duration of the load.", least=0.1)] = 4.0,
+    requests: Annotated[int, numeric("Further requests, to measure memory.", "", "N", 0)] = 0,
     runs: Runs = 3,
-    overload: Annotated[
-        bool, typer.Option("--overload", help="Offer one, two and four times what the server can answer.")
-    ] = False,
-    beside: Annotated[
-        bool, typer.Option("--beside", help="Measure single instances beside requests of 500.")
-    ] = False,
+    overload: Annotated[bool, option(OVERLOAD, "--overload")] = False,
+    beside: Annotated[bool, option("Measure single instances beside requests of 500.", "--beside")] = False,
 ) -> Rows:
     """Serve a tree LSTM over HTTP: batched across requests, and one at a time.
 

@@ -10,13 +10,14 @@ from typing import Annotated
 
 import typer
 
+from abw.bench.options import numeric
 from abw.bench.process import abw
 from abw.bench.rows import Row, Rows
 
 
 def cold(
     spec: Annotated[Path, typer.Argument(metavar="[SPEC]", help="Spec to run.")] = Path("specs/lattice.yaml"),
-    runs: Annotated[int, typer.Option("--runs", min=1, metavar="N", help="Pairs of runs.")] = 3,
+    runs: Annotated[int, numeric("Pairs of runs.", metavar="N")] = 3,
 ) -> Rows:
     """Time the first `abw run`, with nothing compiled, and the second.
 

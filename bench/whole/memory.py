@@ -7,9 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from abw.bench.options import SPECS, BatchSizes, DataDir, HiddenSizes, SpecsDir
+from abw.bench.options import SPECS, BatchSizes, DataDir, HiddenSizes, SpecsDir, option
 from abw.bench.process import report
 from abw.bench.rows import Row, Rows
 from abw.bench.workloads import CASES, LARGEST_MV, case
@@ -24,8 +22,7 @@ def memory(
     batch: BatchSizes = [256],
     hidden: HiddenSizes = [32, 128, 512],
     training: Annotated[
-        bool,
-        typer.Option("--training", help="Measure `abw train` instead, on trees, lattices and growth."),
+        bool, option("Measure `abw train` instead, on trees, lattices and growth.", "--training")
     ] = False,
 ) -> Rows:
     """Compare the memory that `abw check` predicts with the peak of `abw run`, for each workload.

@@ -11,10 +11,9 @@ from statistics import median
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
-from abw.bench.options import SPECS, Batch, HiddenSizes, Instances, Runs, SpecsDir
+from abw.bench.options import SPECS, Batch, HiddenSizes, Instances, Runs, SpecsDir, option
 from abw.bench.pytorch.install import torch_or_none
 from abw.bench.rows import Row, Rows
 from abw.bench.timing import rounds
@@ -38,10 +37,7 @@ DATA = {
 
 def models(
     specs: SpecsDir = SPECS,
-    names: Annotated[
-        str | None,
-        typer.Option("--models", metavar="NAME,...", help="For example rgcn,bidag.", show_default="all"),
-    ] = None,
+    names: Annotated[str | None, option("For example rgcn,bidag.", "--models", "NAME,...", "all")] = None,
     hidden: HiddenSizes = [64, 256],
     batch: Batch = 64,
     instances: Instances = 256,

@@ -12,9 +12,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Annotated, Any
 
-import typer
-
-from abw.bench.options import SPECS, DataDir, Hidden, Runs, SpecsDir
+from abw.bench.options import SPECS, DataDir, Hidden, Runs, SpecsDir, numeric
 from abw.bench.pytorch.alone import by_numpy, by_script, by_torch, scripted
 from abw.bench.pytorch.install import torch_or_none
 from abw.bench.pytorch.trees import Trees
@@ -31,7 +29,7 @@ def one(
     data: DataDir,
     specs: SpecsDir = SPECS,
     hidden: Hidden = 128,
-    nodes: Annotated[list[int], typer.Option("--nodes", min=1, help="Nodes of a tree; repeatable.")] = [37],
+    nodes: Annotated[list[int], numeric("Nodes of a tree; repeatable.")] = [37],
     runs: Runs = 100,
 ) -> Rows:
     """Time a warm call from Python: a tree LSTM with one tree, as text and as tuples, on one thread.

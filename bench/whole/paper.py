@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from abw.bench.options import SPECS, DataDir, HiddenSizes, Runs, SpecsDir, Workloads
+from abw.bench.options import SPECS, DataDir, HiddenSizes, Runs, SpecsDir, Workloads, numeric, option
 from abw.bench.rows import Row, Rows
 from abw.bench.workloads import LARGEST_MV, Case, System, case, chosen_cases, model_of, steps_of
 from abw.core.base.errors import AbwError, did_you_mean
@@ -15,6 +13,7 @@ from abw.core.run.options import PRESETS
 SYSTEMS = tuple(PRESETS)
 # Mini-batches of one instance that are timed together; fewer of larger ones, one of these and more.
 WINDOW = 16
+FIG6_BATCHES = [1, 8, 32, 64, 128, 256]
 
 # Section 5.2: ED-Batch over Cavs DyNet on the CPU, throughput; means over sizes, for lattices the range.
 GAINS = {
@@ -42,15 +41,10 @@ INPUTS = {"Torch": 39, "TensorFlow": 37, "DyNet": 671, "Cavs": 480, "ED-Batch": 
 def paper(
     data: DataDir,
     specs: SpecsDir = SPECS,
-    only: Annotated[
-        str | None,
-        typer.Option("--only", metavar="PART,...", help="fig6, table3, table6.", show_default="all"),
-    ] = None,
+    only: Annotated[str | None, option("fig6, table3, table6.", "", "PART,...", "all")] = None,
     workloads: Workloads = None,
     hidden: HiddenSizes = [32, 64, 128, 256, 512],
-    batches: Annotated[
-        list[int], typer.Option("--batch", min=1, help="Mini-batches of fig6; repeatable.")
-    ] = [1, 8, 32, 64, 128, 256],
+    batches: Annotated[list[int], numeric("Mini-batches of fig6; repeatable.", "--batch")] = FIG6_BATCHES,
     runs: Runs = 3,
 ) -> Rows:
     """Repeat the ED-Batch paper's evaluation on one thread, next to its numbers.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from abw.bench.options import SPECS, Batch, DataDir, Hidden, Runs, SpecsDir, ThreadCounts, Workloads
+from abw.bench.options import SPECS, Batch, DataDir, Hidden, Runs, SpecsDir, ThreadCounts, Workloads, numeric
 from abw.bench.rows import Row, Rows
 from abw.bench.timing import Peak
 from abw.bench.workloads import System, chosen_cases, model_of, steps_of
@@ -38,9 +36,7 @@ def peers(
     workloads: Workloads = None,
     hidden: Hidden = 128,
     batch: Batch = 64,
-    mini_batches: Annotated[
-        int, typer.Option("--mini-batches", min=1, help="Mini-batches of each workload.")
-    ] = 4,
+    mini_batches: Annotated[int, numeric("Mini-batches of each workload.")] = 4,
     threads: ThreadCounts = [1],
     runs: Runs = 5,
 ) -> Rows:

@@ -11,9 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
-import typer
-
-from abw.bench.options import SPECS, Runs, SpecsDir
+from abw.bench.options import SPECS, Runs, SpecsDir, numeric
 from abw.bench.pytorch.install import torch_or_none
 from abw.bench.pytorch.plans import Bao, nodes_of
 from abw.bench.rows import Row, Rows
@@ -22,13 +20,11 @@ from abw.core.api import load
 from abw.core.data.instances import Instances
 from abw.core.data.read import read
 
-Counts = Annotated[list[int], typer.Option("--plans", min=1, help="Plans in a call; repeatable.")]
-
 
 def plans(
     specs: SpecsDir = SPECS,
-    plans: Counts = [1, 5, 49],
-    nodes: Annotated[int, typer.Option("--nodes", min=1, help="Nodes of a plan.")] = 17,
+    plans: Annotated[list[int], numeric("Plans in a call; repeatable.")] = [1, 5, 49],
+    nodes: Annotated[int, numeric("Nodes of a plan.")] = 17,
     runs: Runs = 300,
 ) -> Rows:
     """Time warm calls from Python with plans as EXPLAIN (FORMAT JSON) writes them, on one thread.
