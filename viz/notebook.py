@@ -25,7 +25,7 @@ from abw.viz.data.memory import memory_picture
 from abw.viz.data.model import model_picture
 from abw.viz.data.pictures import CellBatchView, OperandView, Ordering, TreePicture, Variable
 from abw.viz.data.rounds import rounds_picture
-from abw.viz.data.scene import Scene, scene_of_run
+from abw.viz.data.scene import Scene, parts_of, scene_of_run
 from abw.viz.data.steps import batches_picture, graph_picture
 from abw.viz.drawing.draw import as_svg
 from abw.viz.drawing.memory import ordering_svg
@@ -33,8 +33,6 @@ from abw.viz.drawing.svg import Svg, document, stacked
 
 # The most states of a policy, batches of a run, variables of a cell, tree or layout that are drawn.
 STATES, BATCHES, VARIABLES = 60, 3_000, 80
-
-
 # The most nodes of a graph, rounds of a run, and instances with what was decided there that are drawn.
 NODES, ROUNDS, INSTANCES = 150, 100, 4
 
@@ -75,18 +73,9 @@ def show_plan(plan: Plan) -> str:
 
 def _scene(graph: Graph, schedules: Mapping[str, Schedule]) -> Scene:
     shown = schedules or {"depth": get_policy("depth").schedule(graph.dag)}
+    name = graph.network.name
     return Scene(
-        "",
-        graph.network.name,
-        0,
-        1,
-        graph.dag,
-        graph.instance,
-        graph.vertex,
-        shown,
-        None,
-        network=graph.network,
-        graph=graph,
+        title="", model=name, number=0, mini_batches=1, schedules=shown, learned=None, **parts_of(graph)
     )
 
 

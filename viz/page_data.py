@@ -22,7 +22,7 @@ from abw.viz.data.pictures import FATES, PolicyPicture, listed
 from abw.viz.data.rounds import rounds_picture
 from abw.viz.data.scene import Kept, Scene
 from abw.viz.data.steps import frontier_picture
-from abw.viz.data.times import times_document, times_picture
+from abw.viz.data.times import times_document
 from abw.viz.data.vertices import vertices_document
 from abw.viz.drawing.layered import across
 from abw.viz.drawing.palette import colour, ink, marks, pattern
@@ -48,7 +48,7 @@ def scene_document(scene: Scene) -> dict[str, Any]:
     source = np.repeat(np.arange(len(dag), dtype=np.int32), np.diff(dag.succ_ptr))
     x, y, layer = arrange(dag, scene.instance, source)
     types = range(len(dag.types))
-    bound = lower_bound(dag)
+    bound, placed = lower_bound(dag), _placed(scene)
     instances = int(scene.instance.max(initial=-1)) + 1
     sizes = (len(dag), "node"), (len(dag.succ), "edge"), (instances, "instance")
     facts = [
@@ -76,7 +76,7 @@ def scene_document(scene: Scene) -> dict[str, Any]:
         },
         "vertices": vertices_document(scene.origin) if scene.origin else None,
         "policies": [_policy(scene, name) for name in scene.schedules],
-        "outputs": _outputs(_placed(scene)),
+        "outputs": None if placed is None else _outputs(placed),
         "width": scene.network.width if scene.network else 0,
         "growth": _growth(scene),
         "values": [_values(kept) for kept in scene.kept if kept.values.size],
@@ -135,16 +135,17 @@ def _policy(scene: Scene, name: str) -> dict[str, Any]:
     picture = frontier_picture(scene, name)
     lane = picture.lane
     schedule, graph = scene.schedules[name], _placed(scene)
-    timed = scene.times is not None and name == scene.own
+    times, precision = scene.times if name == scene.own else None, scene.report.get("precision") or "float32"
     return {
         "name": name,
         **listed(type=lane.type, width=lane.width, late=lane.late, behind=lane.behind),
         **listed(nodes=schedule.nodes, ready=picture.ready.ravel()),
         "rounds": scene.rounds(name) is not None,
         "machine": _machine(policy_picture(scene, name)),
-        "base": _base(graph, schedule),
-        "memory": _memory(graph, schedule, scene.report.get("precision") or "float32"),
-        "times": times_document(times_picture(scene.times, len(schedule))) if timed and scene.times else None,
+        # the first row of each batch's outputs in their arenas, batch after batch
+        "base": None if graph is None else plan(graph, schedule).base.ravel().tolist(),
+        "memory": None if graph is None else _memory(graph, schedule, precision),
+        "times": times and times_document(times, len(schedule)),
     }
 
 
@@ -179,23 +180,14 @@ def _placed(scene: Scene) -> Graph | None:
     return graph if graph is not None and graph.dag.types == scene.dag.types else None
 
 
-def _base(graph: Graph | None, schedule: Schedule) -> list[int] | None:
-    """The first row of each batch's outputs in their arenas, batch after batch."""
-    return None if graph is None else plan(graph, schedule).base.ravel().tolist()
-
-
-def _memory(graph: Graph | None, schedule: Schedule, precision: Precision) -> dict[str, Any] | None:
+def _memory(graph: Graph, schedule: Schedule, precision: Precision) -> dict[str, Any]:
     """Bytes by owner, as `abw run` plans them on one thread."""
-    if graph is None:
-        return None
     picture = bytes_picture(graph, schedule, precision)
     return {"owners": picture.owners, "needed": picture.needed.ravel().tolist(), "arenas": picture.arenas}
 
 
-def _outputs(graph: Graph | None) -> list[list[tuple[str, int]]] | None:
+def _outputs(graph: Graph) -> list[list[tuple[str, int]]]:
     """For each type its outputs' names and arenas."""
-    if graph is None:
-        return None
     arena = arenas_of(graph.network).output_arena
     return [
         [(port.name, int(arena[t, o])) for o, port in enumerate(type.outputs)]

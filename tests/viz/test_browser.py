@@ -274,9 +274,7 @@ def test_what_a_screen_reader_meets(fig1_page: Path) -> None:
 def test_hostile_names_do_nothing(fig1: Scene, tmp_path: Path) -> None:
     bad = "</script><img src=x onerror=window.hacked=1><script>window.hacked=1</script>"
     types = tuple(bad + name for name in fig1.dag.types)
-    hostile = replace(
-        fig1, title=bad, dag=replace(fig1.dag, types=types), learned=None, network=None, graph=None
-    )
+    hostile = replace(fig1, title=bad, dag=replace(fig1.dag, types=types), learned=None, graph=None)
     file = tmp_path / "hostile.html"
     file.write_bytes(page_of(hostile))
     with opened(file, 1280) as (page, _):

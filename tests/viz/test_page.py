@@ -90,10 +90,8 @@ def test_no_text_in_the_data_can_end_its_script(text: str) -> None:
 
 def test_hostile_names_change_no_element(fig1: Scene) -> None:
     types = tuple(BAD + name for name in fig1.dag.types)
-    hostile = replace(
-        fig1, title=BAD, dag=replace(fig1.dag, types=types), learned=None, network=None, graph=None
-    )
-    safe = replace(fig1, learned=None, network=None, graph=None)
+    hostile = replace(fig1, title=BAD, dag=replace(fig1.dag, types=types), learned=None, graph=None)
+    safe = replace(fig1, learned=None, graph=None)
     one, other = Parsed(page(safe).decode()), Parsed(page(hostile).decode())
     assert other.tags == one.tags
     assert data_of(page(hostile).decode())["types"] == list(types)

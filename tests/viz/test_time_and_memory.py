@@ -19,7 +19,7 @@ from abw.core.spec.load import Overrides
 from abw.core.store.runs import find_run
 from abw.core.tools.needed import batch_of, bytes_picture
 from abw.viz.data.scene import Scene, scene_of_run
-from abw.viz.data.times import ALONE, BETWEEN, ENDS, UNEVEN, WAKES, times_picture
+from abw.viz.data.times import ALONE, BETWEEN, ENDS, UNEVEN, WAKES, times_document
 from abw.viz.data.vertices import vertices_document
 from tests.core.exec.builder import random_graph, random_network, random_schedule
 
@@ -61,11 +61,11 @@ def executed(parts: list[tuple[int, int, float, float]]) -> Executed:
 
 def test_why_threads_wait() -> None:
     parts = [(0, 0, 2, 12), (1, 0, 2, 6), (0, 1, 14, 22), (0, 2, 23, 32), (1, 2, 24, 28), (0, 3, 32, 35)]
-    found = times_picture(executed([(t, b, s - 2, e - 2) for t, b, s, e in parts]), 4)
-    assert found.busy == pytest.approx([14, 8, 13, 3])
-    assert found.threads == 2
-    assert found.end == pytest.approx(33)
-    assert [tuple(round(x) for x in wait) for wait in found.waits.tolist()] == [
+    found = times_document(executed([(t, b, s - 2, e - 2) for t, b, s, e in parts]), 4)
+    assert found["busy"] == pytest.approx([14, 8, 13, 3])
+    assert found["threads"] == 2
+    assert found["end"] == pytest.approx(33)
+    assert [tuple(round(x) for x in wait) for wait in zip(*found["waits"].values(), strict=True)] == [
         (0, 10, 2, BETWEEN, -1),
         (0, 20, 1, BETWEEN, -1),
         (1, 4, 6, UNEVEN, 0),
@@ -86,12 +86,13 @@ def test_work_and_waiting_fill_every_thread(drawn: list[tuple[int, int, int, int
         now[thread] += gap + length
     if not parts:
         return
-    found = times_picture(executed(parts), 6)
-    thread, _, length, why, behind = found.waits.T
+    found = times_document(executed(parts), 6)
+    thread, _, length, why, behind = map(np.array, found["waits"].values())
+    took, whose = np.array(found["took"]), np.array(found["thread"])
     for t in {thread for thread, *_ in parts}:
-        worked, waited = found.took[found.thread == t].sum(), length[thread == t].sum()
-        assert worked + waited == pytest.approx(found.end, abs=1e-3)
-    assert found.busy.sum() == pytest.approx(found.took.sum(), abs=1e-3)
+        worked, waited = took[whose == t].sum(), length[thread == t].sum()
+        assert worked + waited == pytest.approx(found["end"], abs=1e-3)
+    assert sum(found["busy"]) == pytest.approx(took.sum(), abs=1e-3)
     assert ((behind < 0) == (why == BETWEEN))[~np.isin(why, (WAKES, ENDS))].all()
 
 
@@ -109,10 +110,10 @@ def profiled(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Scene:
 def test_a_profiled_run_keeps_what_each_batch_took(profiled: Scene) -> None:
     assert profiled.times is not None
     schedule = profiled.schedules[profiled.own]
-    picture = times_picture(profiled.times, len(schedule))
-    assert sorted(set(picture.batch.tolist())) == list(range(len(schedule)))
-    assert (picture.busy > 0).all()
-    assert np.bincount(picture.batch, picture.rows).tolist() == np.diff(schedule.ptr).tolist()
+    picture = times_document(profiled.times, len(schedule))
+    assert sorted(set(picture["batch"])) == list(range(len(schedule)))
+    assert min(picture["busy"]) > 0
+    assert np.bincount(picture["batch"], picture["rows"]).tolist() == np.diff(schedule.ptr).tolist()
 
 
 def test_damaged_times_are_told_and_those_of_other_batches_left(profiled: Scene, tmp_path: Path) -> None:

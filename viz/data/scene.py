@@ -56,7 +56,7 @@ class Scene:
     """Mini-batch `number` of `mini_batches`, n nodes; `instance` and `vertex` (n,) as in `Graph`.
 
     `name` tells it from others of the same model. `schedules` by the name of their policy, the scene's own
-    first; `learned` is the FSM behind `fsm`, or `auto`. `spec`, `network`, `graph`, `origin` are None where a
+    first; `learned` is the FSM behind `fsm`, or `auto`. `spec`, `graph`, `origin` are None where a
     run's model, data or weights cannot be had again; `missing` says why. `kept` are the values that a run
     left. `equal`: which nodes stand for equal ones that were left out. `growth`: how it has grown, if it has.
     `times`: what a run's batches took under the own policy, where that was noted; `report`: the run's.
@@ -73,7 +73,6 @@ class Scene:
     schedules: Mapping[str, Schedule]
     learned: FsmPolicy | None
     spec: Model | None = None
-    network: Network | None = None
     graph: Graph | None = None
     kept: tuple[Kept, ...] = ()
     growth: History | None = None
@@ -102,6 +101,11 @@ class Scene:
         """The round of each node (n,), where a policy's schedule goes round by round, as runs do."""
         found = self.growth
         return found.node_round if found and in_rounds(self.schedules[policy], found.node_round) else None
+
+    @property
+    def network(self) -> Network | None:
+        """The network of the graph."""
+        return self.graph.network if self.graph else None
 
     @property
     def own(self) -> str:
@@ -143,7 +147,6 @@ def scene_of_run(
         schedules=_schedules(dag, by or own, others, known),
         learned=_policy_of_run(run) if by in (None, own) else None,
         spec=spec,
-        network=graph.network if graph else None,
         graph=graph,
         kept=_kept(run, number * report["batch"], graph),
         growth=growth,
@@ -182,19 +185,15 @@ def scene_of_spec(
         model=model.name,
         number=number,
         mini_batches=opened.mini_batches,
-        dag=graph.dag,
-        instance=graph.instance,
-        vertex=graph.vertex,
         schedules=_schedules(graph.dag, own, against, {own: opened.schedule}),
         learned=fsm_behind(found.policy) if found else None,
         spec=model,
-        network=graph.network,
-        graph=graph,
         growth=growth and of_distinct(growth, graph),
         reads=(*model.reads, *([found.path] if found else [])),
         name=model.name + (f", mini-batch {number}" if many else ""),
         origin=Origin(opened.workload.instances, first, last),
         equal=equal_of(graph),
+        **parts_of(graph),
     )
 
 
@@ -216,16 +215,17 @@ def scene_of_program(
         model=found.program.net.library.name,
         number=number,
         mini_batches=found.mini_batches,
-        dag=graph.dag,
-        instance=graph.instance,
-        vertex=graph.vertex,
         schedules=_schedules(graph.dag, own, against, {found.policy: found.schedule}),
         learned=None,
-        network=graph.network,
-        graph=graph,
         reads=(*found.program.files, options.data),
         name=found.program.name + (f", mini-batch {number}" if found.mini_batches > 1 else ""),
+        **parts_of(graph),
     )
+
+
+def parts_of(graph: Graph) -> dict[str, Any]:
+    """The fields of a scene that a whole graph gives."""
+    return {"dag": graph.dag, "instance": graph.instance, "vertex": graph.vertex, "graph": graph}
 
 
 def _titled(name: str, policy: str, picked: str | None, at_random: bool) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -25,42 +24,6 @@ REASONS = (
 )
 # Why a thread stood still. Between batches no thread computes: they look up the next one, or meet.
 BETWEEN, UNEVEN, ALONE, WAKES, ENDS = range(len(REASONS))
-
-
-@dataclass(frozen=True, slots=True)
-class TimesPicture:
-    """What `threads` did in one run of B batches, in microseconds from its first batch on until `end`.
-
-    k parts of batches: `thread`, `batch`, `rows`, `start`, `took`, `share` of a core's peak (NaN without
-    products), all (k,). `busy` (B,): the time of all threads together. `waits` (w, 5): thread, start, length,
-    reason (into REASONS), and the batch that it was for, -1 for none.
-    """
-
-    threads: int
-    end: float
-    thread: Ints
-    batch: Ints
-    rows: Ints
-    start: Floats
-    took: Floats
-    share: Floats
-    busy: Floats
-    waits: Floats
-
-
-def times_picture(found: Executed, batches: int) -> TimesPicture:
-    """The times of one run. Cost: some 5 us a part for each thread."""
-    order = np.lexsort((found.start, found.thread))
-    thread, batch = (np.asarray(array[order], np.int64) for array in (found.thread, found.batch))
-    first = float(found.start.min(initial=np.inf)) if len(order) else 0.0
-    start, stop = 1e6 * (found.start[order] - first), 1e6 * (found.end[order] - first)
-    threads, end = int(thread.max(initial=-1)) + 1, float(stop.max(initial=0.0))
-    waits = np.array(_waits(thread, batch, start, stop, threads, end), np.float64).reshape(-1, 5)
-    return TimesPicture(
-        threads, end, thread, batch, np.asarray(found.rows[order], np.int64), start, stop - start,
-        found.share_of_peak[order], np.bincount(batch, stop - start, batches).astype(np.float64),
-        waits,
-    )  # fmt: skip
 
 
 Wait = tuple[int, float, float, int, int]
@@ -102,19 +65,30 @@ def _behind(
     return found
 
 
-def times_document(picture: TimesPicture) -> dict[str, Any]:
-    """The times as the page's scripts read them, rounded."""
-    start, took, busy = (np.round(array, 2) for array in (picture.start, picture.took, picture.busy))
-    thread, why, behind = picture.waits[:, [0, 3, 4]].astype(np.int64).T
-    wait_start, wait_took = np.round(picture.waits[:, 1:3], 2).T
+def times_document(found: Executed, batches: int) -> dict[str, Any]:
+    """What threads did in one run of B batches, in microseconds from its first batch on until `end`.
+
+    k parts of batches: `thread`, `batch`, `rows`, `start`, `took`, `share` of a core's peak (None without
+    products), all (k,). `busy` (B,): the time of all threads together. `waits` (w,) each: thread, start,
+    length, why (into `reasons`), and the batch that it was for, -1 for none. Cost: some 5 us a part for each
+    thread.
+    """
+    order = np.lexsort((found.start, found.thread))
+    thread, batch = (np.asarray(array[order], np.int64) for array in (found.thread, found.batch))
+    first = float(found.start.min(initial=np.inf)) if len(order) else 0.0
+    start, stop = 1e6 * (found.start[order] - first), 1e6 * (found.end[order] - first)
+    threads, end, took = int(thread.max(initial=-1)) + 1, float(stop.max(initial=0.0)), stop - start
+    waits = _waits(thread, batch, start, stop, threads, end)
+    shares = found.share_of_peak[order].tolist()
     return {
-        "threads": picture.threads,
-        "end": round(picture.end, 2),
-        **listed(thread=picture.thread, batch=picture.batch, rows=picture.rows, start=start, took=took),
-        "share": [round(share, 3) if np.isfinite(share) else None for share in picture.share.tolist()],
-        "busy": busy.tolist(),
+        "threads": threads,
+        "end": round(end, 2),
+        **listed(thread=thread, batch=batch, rows=found.rows[order]),
+        **listed(start=start.round(2), took=took.round(2), busy=np.bincount(batch, took, batches).round(2)),
+        "share": [round(share, 3) if np.isfinite(share) else None for share in shares],
         "reasons": REASONS,
         "waits": {
-            **listed(thread=thread, start=wait_start, took=wait_took, why=why, batch=behind),
+            name: [round(wait[i], 2) for wait in waits]
+            for i, name in enumerate(("thread", "start", "took", "why", "batch"))
         },
     }
