@@ -135,7 +135,8 @@ def _policy(scene: Scene, name: str) -> dict[str, Any]:
     picture = frontier_picture(scene, name)
     lane = picture.lane
     schedule, graph = scene.schedules[name], _placed(scene)
-    times, precision = scene.times if name == scene.own else None, scene.report.get("precision") or "float32"
+    times = scene.times if name == scene.own else None
+    precision: Precision = scene.report.get("precision") or "float32"
     return {
         "name": name,
         **listed(type=lane.type, width=lane.width, late=lane.late, behind=lane.behind),

@@ -130,7 +130,7 @@ def _print(report: dict[str, Any]) -> None:
     show([ok, f"  {report['spec']}: ", (report["model"], "bold"), f", {numbers}"])
     fewer = f" ({report['distinct']:,} distinct)" if report["distinct"] < report["nodes"] else ""
     graphs = (
-        f"{counted(report['nodes'], 'node')}{fewer} in "
+        f"{counted(report['nodes'], 'node')}{' before growth' if report['growth'] else ''}{fewer} in "
         f"{counted(report['mini_batches'], 'mini-batch', 'es')} of {report['batch']}, "
         f"lower bound {report['lower_bound']}"
     )

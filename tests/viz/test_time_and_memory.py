@@ -87,10 +87,10 @@ def test_work_and_waiting_fill_every_thread(drawn: list[tuple[int, int, int, int
     if not parts:
         return
     found = times_document(executed(parts), 6)
-    thread, _, length, why, behind = map(np.array, found["waits"].values())
-    took, whose = np.array(found["took"]), np.array(found["thread"])
+    whose, _begin, waits, why, behind = map(np.array, found["waits"].values())
+    took, by = np.array(found["took"]), np.array(found["thread"])
     for t in {thread for thread, *_ in parts}:
-        worked, waited = took[whose == t].sum(), length[thread == t].sum()
+        worked, waited = took[by == t].sum(), waits[whose == t].sum()
         assert worked + waited == pytest.approx(found["end"], abs=1e-3)
     assert sum(found["busy"]) == pytest.approx(took.sum(), abs=1e-3)
     assert ((behind < 0) == (why == BETWEEN))[~np.isin(why, (WAKES, ENDS))].all()

@@ -11,12 +11,22 @@ import pytest
 from abw.core.data.read import read
 
 
-def test_the_lattices_are_what_their_script_makes(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("maker", ["expressions", "lattice", "molecules", "plans", "rings", "transitions"])
+def test_data_are_what_their_makers_make(maker: str, root: Path, tmp_path: Path) -> None:
+    script = tmp_path / "tests/shipped" / f"{maker}.py"
+    script.parent.mkdir(parents=True)
+    shutil.copy(root / "tests/shipped" / script.name, script)
+    folders = [Path("specs/data"), Path("specs/plans/data")]
+    for folder in folders:
+        shutil.copytree(root / folder, tmp_path / folder)
+    runpy.run_path(str(script), run_name="__main__")
+    for folder in folders:
+        for file in (tmp_path / folder).iterdir():
+            assert file.read_bytes() == (root / folder / file.name).read_bytes()
+
+
+def test_the_lattices_have_words_and_tags(root: Path) -> None:
     here = root / "specs/data"
-    for name in ("make_lattice.py", "lattice-words.txt"):
-        shutil.copy(here / name, tmp_path / name)
-    runpy.run_path(str(tmp_path / "make_lattice.py"), run_name="__main__")
-    assert (tmp_path / "lattice.txt").read_bytes() == (here / "lattice.txt").read_bytes()
     lattices = read(here / "lattice.txt", "lattice")
     assert 0 <= lattices.fields["tag"].max() < 28
     words = (here / "lattice-words.txt").read_text("utf-8").split()

@@ -36,7 +36,7 @@ from abw.core.store.runs import find_run, list_runs
 from abw.core.tools.explain import explain_run
 from abw.viz.data.fsm import policy_alone
 from abw.viz.data.scene import scene_of_run
-from abw.viz.data.times import times_document, times_picture
+from abw.viz.data.times import times_document
 from tests.core.policy import graphs
 from tests.fuzz.target import ROOT, damaged_case, put, target
 
@@ -107,7 +107,7 @@ def times(case: bytes, folder: Path) -> None:
     (folder / "times" / "0000.npz").write_bytes(case)
     found = load_times(folder, 0, schedule)
     if found is not None:
-        json.dumps(times_document(times_picture(found, len(schedule))), allow_nan=False)
+        json.dumps(times_document(found, len(schedule)), allow_nan=False)
 
 
 def _costs() -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Writes plans.jsonl beside this file: `python make_plans.py`.
+"""Writes plans.jsonl to specs/plans/data: `python tests/shipped/plans.py`.
 
 Queries over an imagined library of eight tables, with plans as PostgreSQL's EXPLAIN (FORMAT JSON, ANALYZE)
 writes them. What an optimizer estimates is off by an error that grows with each join, and the time follows
@@ -32,7 +32,9 @@ def main() -> None:
     """Write the file."""
     drawn = random.Random(7)
     lines = [json.dumps([plan(drawn)], separators=(",", ":")) for _ in range(PLANS)]
-    (Path(__file__).parent / "plans.jsonl").write_text("".join(line + "\n" for line in lines), "utf-8")
+    (Path(__file__).parents[2] / "specs/plans/data" / "plans.jsonl").write_text(
+        "".join(line + "\n" for line in lines), "utf-8"
+    )
 
 
 def plan(drawn: random.Random) -> Node:

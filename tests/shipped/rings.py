@@ -1,6 +1,6 @@
 """Make `rings.jsonl`: rings of atoms in space, some with a tail, drawn from a fixed seed.
 
-Run: `python make_rings.py`, in any folder. An atom has an element (6, 7 or 8), a position (three floats) and
+Run: `python tests/shipped/rings.py`. An atom has an element (6, 7 or 8), a position (three floats) and
 mostly a charge; a bond is a vertex with its length, between the links `from` and `to`, in both directions.
 """
 
@@ -12,6 +12,7 @@ import random
 from pathlib import Path
 
 RINGS = 24
+DATA = Path(__file__).parents[2] / "specs/data"
 
 
 def ring(draw: random.Random) -> dict[str, object]:
@@ -40,4 +41,4 @@ def ring(draw: random.Random) -> dict[str, object]:
 if __name__ == "__main__":
     draw = random.Random(1)
     lines = [json.dumps({"id": f"r{n}", **ring(draw)}) for n in range(RINGS)]
-    Path(__file__).with_name("rings.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (DATA / "rings.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,6 +1,6 @@
 """Make `transitions.jsonl`: by which moves a parser builds the trees of `dependency.jsonl`.
 
-Run: `python make_transitions.py`, in any folder. A stack of subtrees and a buffer of words (arc-standard,
+Run: `python tests/shipped/transitions.py`. A stack of subtrees and a buffer of words (arc-standard,
 Nivre, 2004): move 0 shifts a word, 1 makes the upper of the two topmost the dependent of the lower, 2 the
 other way round, both as soon as the dependent has all of its own. Heads cross nowhere.
 """
@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[2] / "specs/data"
 
 
 def moves(heads: dict[int, int], words: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Writes molecules.jsonl and elements.txt beside this file: `python make_molecules.py`.
+"""Writes molecules.jsonl and elements.txt to specs/data: `python tests/shipped/molecules.py`.
 
 A molecule is its name, its atoms without hydrogens, and its bonds: `0-1` single, `0=1` double. Links: `near`
 from each atom to itself and to those bound to it, `single` and `double` to those bound to it so.
@@ -38,7 +38,7 @@ salicylic acid: C C C C C C O C O O: 0=1 1-2 2=3 3-4 4=5 5-0 0-6 1-7 7=8 7-9
 
 def main() -> None:
     """Write both files."""
-    here = Path(__file__).parent
+    here = Path(__file__).parents[2] / "specs/data"
     elements: dict[str, None] = {}
     with (here / "molecules.jsonl").open("w", encoding="utf-8") as out:
         for line in MOLECULES.strip().splitlines():
