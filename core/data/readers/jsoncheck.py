@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from abw.core.base.errors import DataError, Problem, Span, did_you_mean
 from abw.core.data.feed import MOST_PROBLEMS, Source
 from abw.core.data.readers.jsonscan import LARGEST_ID, LEAST_ID
-from abw.core.data.readers.jsontokens import LARGEST, TOO_LARGE
-from abw.core.ir.formats import COMMON, TAKEN
-from abw.core.ir.schema import FieldSchema, Schema
+from abw.core.data.readers.jsontokens import TOO_LARGE
 
 _KEYS = ("id", "vertices", "links")
-# Instead of a vertex: the instance itself.
-OWN = -1
-Value = int | float | str | list[int | float]
-# By name the pairs of a link.
-Ends = Mapping[str, Sequence[tuple[int, int]]]
 T = TypeVar("T")
 
 
@@ -31,19 +24,11 @@ class _MalformedError(Exception):
     """What is wrong with a line, and a hint."""
 
 
-def line_of(source: Source, line: int) -> Span:
-    """The span of a line, counted from 0."""
-    text = source.data[source.begin :].split(b"\n")[line].decode(errors="replace")
-    return Span(str(source.path), source.line + line, 1, text.rstrip())
+def plainly(source: Source, lines: Sequence[tuple[int, int, int]], skip: int) -> tuple[Source, list[Problem]]:
+    """A source with some lines (`full_lines`) in place of its own: those behind the first `skip`, checked and
+    written in the one way that `scan` takes, the first wrong ones left blank; and what is wrong with these.
 
-
-def plainly(
-    source: Source, lines: Sequence[tuple[int, int, int]], skip: int, schema: Schema | None
-) -> Source:
-    """A source with some lines (`full_lines`) in place of its own: those behind the first `skip` are checked,
-    also against a schema, and written in the one way that `scan` takes.
-
-    Errors: DataError. Cost: some microseconds a vertex.
+    Errors: DataError where all lines are wrong for one reason. Cost: some microseconds a vertex.
     """
     written = [b""] * (source.ends + 1)
 
@@ -52,11 +37,11 @@ def plainly(
             line = source.data[begin:end].decode()
             where = Span(str(source.path), source.line + at, 1, line.rstrip())
             if source.line + at == 1 and (program := _converter(line)):
-                yield Problem("the file is not one JSON object a line", where, f"{program} makes it so")
-                return  # all that follows is wrong for the same reason
+                raise DataError(
+                    [Problem("the file is not one JSON object a line", where, f"{program} makes it so")]
+                )
             try:
-                value = _checked(line, schema)
-                written[at] = json.dumps(value, ensure_ascii=False).encode()
+                written[at] = json.dumps(_checked(line), ensure_ascii=False).encode()
             except json.JSONDecodeError as error:
                 yield Problem(
                     f"not JSON: {error.msg}", replace(where, column=error.colno), "one object a line"
@@ -65,12 +50,10 @@ def plainly(
                 yield Problem(error.args[0], where, error.args[1])
 
     wrong = list(islice(problems(), MOST_PROBLEMS))
-    if wrong:
-        raise DataError(wrong)
     for at, _, _ in lines[:skip]:
         written[at] = b"{"
     data = b"\n".join(written)
-    return replace(source, data=data, text=np.frombuffer(data, np.uint8))
+    return replace(source, data=data, text=np.frombuffer(data, np.uint8)), wrong
 
 
 def _converter(first: str) -> str:
@@ -81,53 +64,8 @@ def _converter(first: str) -> str:
     return "jq -c . FILE" if text == "{" else ""
 
 
-def _require(vertices: Sequence[Mapping[str, Any]], links: Ends, schema: Schema) -> None:
-    """Refuse an instance that is made of something else than the schema says."""
-    hint = "the data from which the model was opened has none: what there is to bind is found in it"
-    kinds = [vertex["kind"] for vertex in vertices]
-    for kind, vertex in zip(kinds, vertices, strict=True):
-        if kind not in schema.kinds:
-            raise _MalformedError(f"unknown kind '{kind}'", did_you_mean(kind, schema.kinds[1:]) or hint)
-        for name, value in vertex.items():
-            if name == "kind":
-                continue
-            if name in COMMON:
-                raise _MalformedError(
-                    f"'{name}' in the data is a name that every format gives already", TAKEN
-                )
-            known = schema.fields.get(name)
-            if known is None or kind not in known.kinds:
-                raise _MalformedError(f"unknown field '{name}' on a vertex of kind '{kind}'", hint)
-            if wanted := _wanted(known, value):
-                hint = "that is what it is in the data from which the model was opened"
-                raise _MalformedError(f"field '{name}' is not {wanted}", hint)
-    for name, pairs in links.items():
-        link = schema.links.get(name)
-        if name in schema.derived:
-            made = "the model makes this link itself, and its data have none"
-            raise _MalformedError(f"a link '{name}'", made)
-        ends = [("instance" if a == OWN else kinds[a], kinds[b]) for a, b in pairs]
-        for source, target in ends:
-            if link is None or source not in link.source or target not in link.target:
-                raise _MalformedError(f"unknown link '{name}' from kind '{source}' to '{target}'", hint)
-        if link and not link.many and len({a for a, _ in pairs}) < len(pairs):
-            raise _MalformedError(f"several links '{name}' from one vertex", hint)
-
-
-def _wanted(known: FieldSchema, value: Value) -> str:
-    """What a value is not that it should be, if so."""
-    if known.text:
-        return "" if isinstance(value, str) else "a string"
-    if not known.size:
-        whole = isinstance(value, int) and 0 <= value <= LARGEST
-        return "" if whole else f"a whole number from 0 to {LARGEST}"
-    size = len(value) if isinstance(value, list) else 1
-    said = "a number" if known.size == 1 else f"a list of {known.size} numbers"
-    return "" if not isinstance(value, str) and size == known.size else said
-
-
-def _checked(line: str, schema: Schema | None) -> dict[str, object]:
-    """A line's object, made of what the schema says. Errors: _MalformedError, json.JSONDecodeError."""
+def _checked(line: str) -> dict[str, object]:
+    """A line's object. Errors: _MalformedError, json.JSONDecodeError."""
     try:
         value = json.loads(line, object_pairs_hook=_object)
         if "\\u" in line:
@@ -156,14 +94,13 @@ def _checked(line: str, schema: Schema | None) -> dict[str, object]:
     for i, vertex in enumerate(vertices):
         _check_vertex(vertex, f"vertices[{i}]")
     links = _expect(value.get("links", {}), dict, "links", "an object")
-    ends = {name: _ends(given, f"links.{name}", len(vertices)) for name, given in links.items()}
+    for name, given in links.items():
+        _check_ends(given, f"links.{name}", len(vertices))
     name = value.get("id", "")
     if not isinstance(name, str):
         number = _expect(name, int, "id", "a string or a whole number")
         if not LEAST_ID <= number <= LARGEST_ID:
             raise _MalformedError(f"the id {number} has more than 64 bits", "write it as a string")
-    if schema:
-        _require(vertices, ends, schema)
     return value
 
 
@@ -199,32 +136,30 @@ def _check_vertex(vertex: object, path: str) -> None:
                 raise _MalformedError(f"{path}.{name} is {str(number)[:30]}", hint)
 
 
-def _ends(given: object, path: str, vertices: int) -> list[tuple[int, int]]:
+def _check_ends(given: object, path: str, vertices: int) -> None:
     """The pairs of a link: written as such, or numbers of vertices that the instance itself leads to."""
     if isinstance(given, int):
-        return [(OWN, _vertex(given, path, vertices))]
-    found = []
+        _check_end(given, path, "a whole number", vertices)
+        return
     what = "a list of pairs [from, to], or of vertices to which the instance leads"
     for i, pair in enumerate(_expect(given, list, path, what)):
         here = f"{path}[{i}]"
-        if isinstance(pair, int):
-            found.append((OWN, _vertex(pair, here, vertices)))
-            continue
-        ends = _expect(pair, list, here, "a pair [from, to], or a vertex")
-        if len(ends) != 2:
+        ends = (
+            [pair] if isinstance(pair, int) else _expect(pair, list, here, "a pair [from, to], or a vertex")
+        )
+        if len(ends) != 2 and ends is pair:
             raise _MalformedError(f"{here} has {len(ends)} members", "a pair [from, to]")
-        found.append((_vertex(ends[0], here, vertices), _vertex(ends[1], here, vertices)))
-    return found
+        for end in ends:
+            _check_end(end, here, "a pair of whole numbers", vertices)
 
 
-def _vertex(given: object, path: str, vertices: int) -> int:
-    number = _expect(given, int, path, "a pair of whole numbers" if path.endswith("]") else "a whole number")
+def _check_end(given: object, path: str, what: str, vertices: int) -> None:
+    number = _expect(given, int, path, what)
     if not 0 <= number < vertices:
         raise _MalformedError(
             f"{path}: there is no vertex {number}",
             f"this line's vertices are 0 to {vertices - 1}; a link cannot lead to another line's",
         )
-    return number
 
 
 def _expect(value: object, wanted: type[T], path: str, what: str) -> T:

@@ -17,18 +17,24 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from abw.core.base.errors import AbwError, DataError, Problem, Span
+from abw.core.base.errors import AbwError, DataError, Problem, Span, did_you_mean
 from abw.core.data.feed import ALL, MOST_PROBLEMS, Feed, Source, open_feed
 from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import single
-from abw.core.data.readers.jsoncheck import line_of, plainly
+from abw.core.data.readers.jsoncheck import plainly
 from abw.core.data.readers.jsonscan import TEXT, VECTOR, WHOLE, Columns, scan, texts
+from abw.core.data.readers.jsontokens import LARGEST
 from abw.core.data.sidecar import Sidecar, open_sidecar
 from abw.core.ir.formats import COMMON, TAKEN, own_fields, own_links, with_common
 from abw.core.ir.schema import FieldSchema, LinkSchema, Schema
 
 _MOST_KINDS = 255
 _PART = 1024  # so many lines are looked at together for the schema
+# Of what is made of something else than the schema says.
+_NONE = "the data from which the model was opened has none: what there is to bind is found in it"
+_OTHER_FORM = "that is what it is in the data from which the model was opened"
+_MADE = "the model makes this link itself, and its data have none"
+_GIVEN = "'{}' in the data is a name that every format gives already"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +45,16 @@ class _Taken:
     source: Source
     numbers: NDArray[np.int64]
 
-    def line(self, vertex: int) -> int:
-        """The number of a vertex's line in its source, from 0."""
+    def lines(self, vertex: Ints) -> Ints:
+        """The numbers of vertices' lines in their source, from 0; of instances' own, -1 - i, too."""
         columns = self.columns
-        return int(columns.line[np.searchsorted(columns.ptr, vertex, "right") - 1])
+        return columns.line[np.where(vertex < 0, -1 - vertex, columns.ptr.searchsorted(vertex, "right") - 1)]
 
-    def where(self, vertex: int) -> Span:
-        """The line of a vertex."""
-        return line_of(self.source, self.line(vertex))
+    def problem(self, line: int, message: str, hint: str) -> Problem:
+        """What is wrong with a line."""
+        source = self.source
+        text = source.data[source.begin :].split(b"\n")[line].decode(errors="replace")
+        return Problem(message, Span(str(source.path), source.line + line, 1, text.rstrip()), hint)
 
 
 def schema_of_json(path: Path, beside: str = "", *, skip_bad: bool = False) -> Schema:
@@ -133,17 +141,23 @@ def _take(feed: Feed, skip: int, limit: int, schema: Schema | None = None) -> _T
             break
     if scanned is not None:
         source.check(scanned[2])
-    columns, _, end = scanned or (None, 0, 0)
-    if columns is None or (schema and not _fits(columns, schema)):
-        full = full or source.full_lines(stop)
+    problems: list[Problem] = []
+    if scanned is None:
         end = full[-1][2] + 1 if len(full) == stop else len(source.data)
         source.check(end)
-        scanned = scan(plainly(source, full, skip, schema), skip, stop, checked=True)
+        plain, problems = plainly(source, full, skip)
+        scanned = scan(plain, skip, stop, checked=True)
         assert scanned is not None
-        columns = scanned[0]
-    numbers = feed.numbers(columns.line + np.int32(source.line), skip)
+    else:
+        end = scanned[2]
+    columns = scanned[0]
+    taken = _Taken(columns, source, feed.numbers(columns.line + np.int32(source.line), skip))
+    problems += _misfits(taken, schema) if schema else []
+    if problems:
+        problems.sort(key=lambda problem: problem.where.line if problem.where else 0)
+        raise DataError(problems[:MOST_PROBLEMS])
     feed.take(source, end, seen)
-    return _Taken(columns, source, numbers)
+    return taken
 
 
 def _part(taken: _Taken, skip: int, limit: int) -> _Taken:
@@ -223,39 +237,60 @@ def _kinds_at(columns: Columns, vertex: Ints) -> set[str]:
     return kinds | {"instance"} if (vertex < 0).any() else kinds
 
 
-def _several(vertex: Ints) -> bool:
-    """Whether a vertex, or an instance, is there more than once."""
-    return bool(np.bincount(vertex - vertex.min(initial=0)).max(initial=0) > 1)
+def _several(vertex: Ints) -> Ints:
+    """The vertices, or instances, that are there more than once."""
+    least = vertex.min(initial=0)
+    return (np.flatnonzero(np.bincount(vertex - least) > 1) + least).astype(np.int32)
 
 
-def _fits(columns: Columns, schema: Schema) -> bool:
-    """Whether columns are made of nothing else than a schema says (if not, `plainly` says what)."""
-    if not set(columns.kinds) <= set(schema.kinds):
-        return False
+def _misfits(taken: _Taken, schema: Schema) -> list[Problem]:
+    """What is made of something else than a schema says: one problem a line, of the first lines."""
+    columns, found = taken.columns, dict[int, Problem]()
+    names = [*columns.kinds, "instance"]  # so that kind -1 is that of instances
+
+    def note(vertex: Ints, message: str, hint: str) -> None:
+        for line in np.unique(taken.lines(vertex))[:MOST_PROBLEMS].tolist():
+            found.setdefault(line, taken.problem(line, message, hint))
+
+    for k, kind in enumerate(columns.kinds):
+        if kind not in schema.kinds:
+            hint = did_you_mean(kind, schema.kinds[1:]) or _NONE
+            note(np.flatnonzero(columns.kind == k), f"unknown kind '{kind}'", hint)
     for name in columns.fields:
         vertex, _, form, begin, end = _of(columns.value, 1, columns.fields, name)
-        item = schema.fields.get(name)
-        if item is None or name in COMMON or not _kinds_at(columns, vertex) <= item.kinds:
-            return False
-        if item.text or not item.size:
-            if not (form == (TEXT if item.text else WHOLE)).all():
-                return False
-        elif (form == TEXT).any() or not (_sizes(form, begin, end) == item.size).all():
-            return False
+        item = schema.fields.get(name, FieldSchema(frozenset()))
+        if name in COMMON:
+            note(vertex, _GIVEN.format(name), TAKEN)
+            continue
+        for kind in sorted(_kinds_at(columns, vertex) - item.kinds):
+            here = columns.kind[vertex] == names.index(kind)
+            note(vertex[here], f"unknown field '{name}' on a vertex of kind '{kind}'", _NONE)
+        if item.size:
+            wrong = (form == TEXT) | (_sizes(form, begin, end) != item.size)
+        else:
+            wrong = form != (TEXT if item.text else WHOLE)
+        if wrong.any():
+            note(vertex[wrong], f"field '{name}' is not {_wanted(item)}", _OTHER_FORM)
     for name in columns.links:
         _, source, target = _of(columns.edge, 0, columns.links, name)
-        link = schema.links.get(name)
-        if not len(source):
-            continue
-        if (
-            link is None
-            or name in schema.derived
-            or not (_kinds_at(columns, source) <= link.source and _kinds_at(columns, target) <= link.target)
-        ):
-            return False
-        if not link.many and _several(source):
-            return False
-    return True
+        link = schema.links.get(name, LinkSchema(frozenset(), frozenset()))
+        if name in schema.derived:
+            note(source, f"a link '{name}'", _MADE)
+        elif not (_kinds_at(columns, source) <= link.source and _kinds_at(columns, target) <= link.target):
+            of, to = np.where(source < 0, -1, columns.kind[source]), columns.kind[target]
+            for a, b in np.unique([of, to], axis=1).T.tolist():
+                if names[a] not in link.source or names[b] not in link.target:
+                    message = f"unknown link '{name}' from kind '{names[a]}' to '{names[b]}'"
+                    note(source[(of == a) & (to == b)], message, _NONE)
+        elif not link.many and len(twice := _several(source)):
+            note(twice, f"several links '{name}' from one vertex", _NONE)
+    return [*found.values()]
+
+
+def _wanted(item: FieldSchema) -> str:
+    if item.size > 1:
+        return f"a list of {item.size} numbers"
+    return "a number" if item.size else "a string" if item.text else f"a whole number from 0 to {LARGEST}"
 
 
 class _Found:
@@ -280,29 +315,30 @@ class _Found:
         for name in columns.fields:
             vertex, _, form, begin, end = _of(columns.value, 1, columns.fields, name)
             if name in COMMON:
-                message = f"'{name}' in the data is a name that every format gives already"
-                places = map(taken.where, vertex[:MOST_PROBLEMS].tolist())
-                problems += [Problem(message, where, TAKEN) for where in places]
+                lines = taken.lines(vertex[:MOST_PROBLEMS]).tolist()
+                problems += [taken.problem(line, _GIVEN.format(name), TAKEN) for line in lines]
                 continue
             self.fields.setdefault(name, set()).update(_kinds_at(columns, vertex))
             text, size = form == TEXT, _sizes(form, begin, end)
+            begins = taken.source.line
             if not self.odd.get(name) and (odd := np.flatnonzero(~text & (form != WHOLE))).size:
                 given = columns.number[begin[odd[0]]] if size[odd[0]] == 1 else size[odd[0]]
                 what = f"{given:g}" if size[odd[0]] == 1 else f"{given} numbers"
-                self.odd[name] = f"{what} on line {taken.source.line + taken.line(int(vertex[odd[0]]))}"
+                self.odd[name] = f"{what} on line {begins + taken.lines(vertex[odd[:1]])[0]}"
             if name not in self.form:
-                self.form[name] = bool(text[0]), int(size[0]), taken.source.line + taken.line(int(vertex[0]))
+                self.form[name] = bool(text[0]), int(size[0]), int(begins + taken.lines(vertex[:1])[0])
             is_text, known, line = self.form[name]
-            for i in np.flatnonzero((text != is_text) | (size != known))[:MOST_PROBLEMS].tolist():
+            wrong = np.flatnonzero((text != is_text) | (size != known))[:MOST_PROBLEMS]
+            for i, at in zip(wrong.tolist(), taken.lines(vertex[wrong]).tolist(), strict=True):
                 here, there = _shown(bool(text[i]), int(size[i])), _shown(is_text, known)
                 message = f"field '{name}' is {here} here, {there} on line {line}"
                 hint = "one field, one type" if text[i] != is_text else "one field, one size"
-                problems.append(Problem(message, taken.where(int(vertex[i])), hint))
+                problems.append(taken.problem(at, message, hint))
         for name in columns.links:
             _, source, target = _of(columns.edge, 0, columns.links, name)
             self.sources.setdefault(name, set()).update(_kinds_at(columns, source))
             self.targets.setdefault(name, set()).update(_kinds_at(columns, target))
-            self.many[name] = self.many.get(name, False) or _several(source)
+            self.many[name] = self.many.get(name, False) or bool(len(_several(source)))
         problems.sort(key=lambda problem: problem.where.line if problem.where else 0)
         return problems[:MOST_PROBLEMS]
 
