@@ -45,10 +45,11 @@ class _Taken:
     source: Source
     numbers: NDArray[np.int64]
 
-    def lines(self, vertex: Ints) -> Ints:
+    def lines(self, vertex: NDArray[np.integer]) -> Ints:
         """The numbers of vertices' lines in their source, from 0; of instances' own, -1 - i, too."""
         columns = self.columns
-        return columns.line[np.where(vertex < 0, -1 - vertex, columns.ptr.searchsorted(vertex, "right") - 1)]
+        at = np.where(vertex < 0, -1 - vertex, columns.ptr.searchsorted(vertex, "right") - 1)
+        return np.take(columns.line, at)
 
     def problem(self, line: int, message: str, hint: str) -> Problem:
         """What is wrong with a line."""
@@ -240,7 +241,8 @@ def _kinds_at(columns: Columns, vertex: Ints) -> set[str]:
 def _several(vertex: Ints) -> Ints:
     """The vertices, or instances, that are there more than once."""
     least = vertex.min(initial=0)
-    return (np.flatnonzero(np.bincount(vertex - least) > 1) + least).astype(np.int32)
+    found: Ints = (np.flatnonzero(np.bincount(vertex - least) > 1) + least).astype(np.int32)
+    return found
 
 
 def _misfits(taken: _Taken, schema: Schema) -> list[Problem]:
@@ -248,7 +250,7 @@ def _misfits(taken: _Taken, schema: Schema) -> list[Problem]:
     columns, found = taken.columns, dict[int, Problem]()
     names = [*columns.kinds, "instance"]  # so that kind -1 is that of instances
 
-    def note(vertex: Ints, message: str, hint: str) -> None:
+    def note(vertex: NDArray[np.integer], message: str, hint: str) -> None:
         for line in np.unique(taken.lines(vertex))[:MOST_PROBLEMS].tolist():
             found.setdefault(line, taken.problem(line, message, hint))
 

@@ -26,7 +26,7 @@ from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Node, Scalar, Sequence
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.tokens import parsed
+from abw.core.spec.text.tokens import ExpressionError, noting
 
 # The metrics of each kind of loss, the usual one first.
 _OF_KINDS: Mapping[str, tuple[MetricName, ...]] = {
@@ -156,30 +156,27 @@ class Losses:
     def _target(self, text: Scalar | None, kinds: frozenset[str]) -> Target | None:
         if text is None:
             return None
-        written = parsed(parse_source, text, self.report)
-        if written is None:
-            return None
-        resolver, (source, *others), table = self.resolver, written, None
+        with noting(text, self.report):
+            return self._told_by(text.text, kinds)
+        return None
+
+    def _told_by(self, text: str, kinds: frozenset[str]) -> Target:
+        """What a target's text means. Errors: ExpressionError."""
+        resolver, (source, *others), table = self.resolver, parse_source(text), None
         if others:
-            self.report.add("a target has no 'or'", text.where, "a vertex without a target has no loss")
-            return None
+            raise ExpressionError("a target has no 'or'", hint="a vertex without a target has no loss")
         if isinstance(source, Lookup):
             name = source.table.text
             if name not in resolver.tables:
-                self.report.add(f"no table is called '{name}'", text.where, suggest(name, resolver.tables))
-                return None
+                hint = suggest(name, resolver.tables)
+                raise ExpressionError(f"no table is called '{name}'", hint=hint)
             source, table = source.path, resolver.tables[name][0]
         for step in source.steps[:-1]:
             link = resolver.schema.links.get(step.name)
             if link and link.many and step.index is None:
-                where, hint = (
-                    text.at(step.token.at, len(step.name)),
-                    f"pick one: {step.name}[0], {step.name}[-1]",
-                )
-                self.report.add(f"link '{step.name}' leads to many vertices", where, hint)
-                return None
-        found = resolver.field(kinds, source, text)
-        return Target(source.steps[-1].name, found, table) if found is not None else None
+                hint = f"pick one: {step.name}[0], {step.name}[-1]"
+                raise step.token.error(f"link '{step.name}' leads to many vertices", hint)
+        return Target(source.steps[-1].name, resolver.field(kinds, source), table)
 
     def _among(self, text: Scalar | None, kinds: frozenset[str]) -> Among | None:
         """Which of the vertices of some kinds: of a kind or group, or where a link of the instance leads."""

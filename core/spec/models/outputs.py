@@ -16,7 +16,7 @@ from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Node, Scalar, Sequence
 from abw.core.spec.text.reach import Reach
 from abw.core.spec.text.report import suggest
-from abw.core.spec.text.tokens import ExpressionError
+from abw.core.spec.text.tokens import noting
 
 # What no output can be called: in a .safetensors it is no tensor.
 RESERVED = "__metadata__"
@@ -72,21 +72,16 @@ def _output(node: Node, key: Scalar, growth: Growth | None, resolver: Resolver) 
     text = fields.text(node, f"output '{key.text}'", report)
     if text is None:
         return None
-    try:
-        first, second = parse_reference(text.text)
-    except ExpressionError as problem:
-        report.add(problem.message, text.at(problem.at, problem.length), "an output is TYPE.OUTPUT")
-        return None
-    draft = named(drafts, first.text)
-    if draft is None:
-        wrong = not_a_type(key.text, first.text, second.text, growth) if growth else None
-        unknown = f"unknown type '{first.text}'", suggest(first.text, [d.name for d in drafts])
-        message, hint = wrong or unknown
-        report.add(message, text.at(first.at, len(first.text)), hint)
-    elif second.text in draft.outputs:
-        return draft.number, tuple(draft.outputs).index(second.text)
-    elif draft.whole:
-        hint = did_you_mean(second.text, tuple(draft.outputs))
-        message = f"type '{draft.name}' has no output '{second.text}'"
-        report.add(message, text.at(second.at, len(second.text)), hint)
+    with noting(text, report):
+        first, second = parse_reference(text.text, "an output is TYPE.OUTPUT")
+        draft = named(drafts, first.text)
+        if draft is None:
+            wrong = not_a_type(key.text, first.text, second.text, growth) if growth else None
+            unknown = f"unknown type '{first.text}'", suggest(first.text, [d.name for d in drafts])
+            raise first.error(*(wrong or unknown))
+        if second.text in draft.outputs:
+            return draft.number, tuple(draft.outputs).index(second.text)
+        if draft.whole:
+            hint = did_you_mean(second.text, tuple(draft.outputs))
+            raise second.error(f"type '{draft.name}' has no output '{second.text}'", hint)
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import combinations, product
 from operator import eq, ge, gt, le, lt, ne
 
 from abw.core.base.errors import did_you_mean
@@ -24,7 +24,7 @@ from abw.core.spec.models.drafts import TypeDraft, kinds_text, named
 from abw.core.spec.models.sources import LinkPath, Lookup, PathStep, parse_source
 from abw.core.spec.text.document import Scalar
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.tokens import Token, parsed
+from abw.core.spec.text.tokens import ExpressionError, noting
 
 HOLDS: Mapping[str, Callable[[int, int], bool]] = {
     "==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge
@@ -90,38 +90,40 @@ class Resolver:
 
     def input(self, draft: TypeDraft, text: Scalar) -> list[Resolved] | None:
         """The alternatives of an input of `draft`; None where one of them is wrong."""
-        written = parsed(parse_source, text, self.report)
-        if written is None:
-            return None
         resolved: list[Resolved] = []
+        before = len(self.report)
+        whole = False
+        with noting(text, self.report):
+            whole = self._alternatives(draft, text, resolved)
+        return resolved if whole and len(self.report) == before else None
+
+    def _alternatives(self, draft: TypeDraft, text: Scalar, resolved: list[Resolved]) -> bool:
+        """Resolve all alternatives. Errors: ExpressionError."""
         whole = True
         below: NodeSource | None = None  # where it is there, another along the same way is for layer 0
-        for alternative in written:
+        for alternative in parse_source(text.text):
             if self._missing(draft, alternative):
                 continue
             if resolved and isinstance(resolved[-1].source, ZeroSource | ParamSource):
-                length = alternative.end - alternative.at
                 message = f"never reached: '{resolved[-1].text}' is always there"
-                self.report.add(message, text.at(alternative.at, length))
-                return None
-            if isinstance(alternative, Lookup):
-                source = self._lookup(draft, alternative, text)
-            else:
-                source = self._path(draft, alternative, text)
+                raise ExpressionError(message, alternative.at, alternative.end - alternative.at)
+            source: Source | None = None
+            with noting(text, self.report):
+                if isinstance(alternative, Lookup):
+                    source = self._lookup(draft, alternative, text)
+                else:
+                    source = self._path(draft, alternative)
             if source is None:
                 whole = False
-            elif isinstance(source, NodeSource | TableSource) and below and source.hops == below.hops:
-                continue
-            else:
+            elif not (isinstance(source, NodeSource | TableSource) and below and source.hops == below.hops):
                 shown = " ".join(text.text[alternative.at : alternative.end].split())
                 resolved.append(Resolved(source, shown, alternative.at))
                 if isinstance(source, NodeSource) and self._sure(draft, alternative, source):
                     below = source
         if whole and not resolved:
-            message = f"layer 0 of '{draft.key.text}' has nothing below it"
-            self.report.add(message, text.where, "say what it takes instead: …[below].h or …")
-            return None
-        return resolved if whole else None
+            hint = "say what it takes instead: …[below].h or …"
+            raise ExpressionError(f"layer 0 of '{draft.key.text}' has nothing below it", hint=hint)
+        return whole
 
     def _sure(self, draft: TypeDraft, alternative: LinkPath | Lookup, source: NodeSource) -> bool:
         """Whether a path is the layer below, which is there wherever the path leads."""
@@ -137,136 +139,103 @@ class Resolver:
         below = [step for step in alternative.steps if step.layer == "below"]
         return bool(below) and all(named(self.drafts, step.name, draft) for step in below)
 
-    def _note(self, message: str, token: Token, text: Scalar, hint: str = "") -> None:
-        self.report.add(message, text.at(token.at, len(token.text)), hint)
-
-    def _lookup(self, draft: TypeDraft, lookup: Lookup, text: Scalar) -> Source | None:
+    def _lookup(self, draft: TypeDraft, lookup: Lookup, text: Scalar) -> Source:
         name = lookup.table.text
         self.used.add(name)
         if name not in self.tables:
             hint = did_you_mean(name, tuple(self.tables)) or "declare it under tables"
-            self._note(f"unknown table '{name}'", lookup.table, text, hint)
-        hops, last = self.field(draft.kinds, lookup.path, text), lookup.path.steps[-1]
+            lookup.table.error(f"unknown table '{name}'", hint).note(text, self.report)
+        hops, last = self.field(draft.kinds, lookup.path), lookup.path.steps[-1]
         number, table = self.tables.get(name, (0, None))
-        if table is None or hops is None:
-            return None
+        if table is None:
+            raise ExpressionError
         found = self.schema.fields[last.name]
         if found.size:
             hint = f"the data has {found.doc}: a row is a whole number from 0"
-            self._note(f"field '{last.name}' holds floats, and no rows of a table", last.token, text, hint)
-            return None
+            raise last.token.error(f"field '{last.name}' holds floats, and no rows of a table", hint)
         if table.vocab and not (found.text or found.rows):
             hint = "leave the vocabulary out: numbers are taken modulo rows"
-            self._note(
-                f"'{name}' is a table of words, field '{last.name}' holds numbers", last.token, text, hint
-            )
-            return None
+            raise last.token.error(f"'{name}' is a table of words, field '{last.name}' holds numbers", hint)
         return TableSource(number, hops, last.name)
 
-    def field(self, kinds: frozenset[str], path: LinkPath, text: Scalar) -> tuple[Hop, ...] | None:
-        """The hops to a field; None where there is none."""
+    def field(self, kinds: frozenset[str], path: LinkPath) -> tuple[Hop, ...]:
+        """The hops to a field. Errors: ExpressionError."""
         *steps, last = path.steps
-        followed = self._follow(kinds, steps, text)
-        if followed is None:
-            return None
-        hops, kinds = followed
+        hops, kinds = self._follow(kinds, steps)
         allowed = self.schema.fields_of(kinds)
         if last.name in allowed and last.index is None:
             return hops
         hint = suggest(last.name, allowed)
         if last.name in self.schema.links_of(kinds):
             hint = f"'{last.name}' is a link: name a field behind it"
-        self._note(f"{kinds_text(kinds)} has no field '{last.name}'", last.token, text, hint)
-        return None
+        raise last.token.error(f"{kinds_text(kinds)} has no field '{last.name}'", hint)
 
     def _follow(
-        self, kinds: frozenset[str], steps: Iterable[PathStep], text: Scalar
-    ) -> tuple[tuple[Hop, ...], frozenset[str]] | None:
+        self, kinds: frozenset[str], steps: Iterable[PathStep]
+    ) -> tuple[tuple[Hop, ...], frozenset[str]]:
         """The hops along these links, and the kinds they lead to."""
         hops: list[Hop] = []
         for step in steps:
             if step.layer is not None:
-                self._note(f"no layer of '{step.name}' is here", step.token, text, "type[below].output")
-                return None
+                raise step.token.error(f"no layer of '{step.name}' is here", "type[below].output")
             if step.name not in self.schema.links_of(kinds):
                 hint = suggest(step.name, self.schema.links_of(kinds))
                 if named(self.drafts, step.name):
                     hint = f"'{step.name}' is a type: only one of its outputs can follow"
-                self._note(f"{kinds_text(kinds)} has no link '{step.name}'", step.token, text, hint)
-                return None
+                raise step.token.error(f"{kinds_text(kinds)} has no link '{step.name}'", hint)
             link = self.schema.links[step.name]
-            index = step.index
-            if not link.many and index is not None:
-                if index not in (0, -1):
-                    self._note(f"link '{step.name}' leads to one vertex at most", step.token, text)
-                    return None
-                index = None
+            if not link.many and step.index not in (None, 0, -1):
+                raise step.token.error(f"link '{step.name}' leads to one vertex at most")
             self.followed.add(step.name)
-            hops.append(Hop(step.name, index))
+            hops.append(Hop(step.name, step.index if link.many else None))
             kinds = link.reached(kinds)
         return tuple(hops), kinds
 
-    def _path(self, draft: TypeDraft, path: LinkPath, text: Scalar) -> Source | None:
+    def _path(self, draft: TypeDraft, path: LinkPath) -> Source:
         *before, output = path.steps
         if output.index is not None or output.layer is not None:
             which = output.layer if output.index is None else output.index
             message = f"'{output.name}' is an output: it cannot have an index [{which}]"
-            self._note(message, output.token, text, "an index belongs to the link before it")
-            return None
+            raise output.token.error(message, "an index belongs to the link before it")
         if not before and output.name == "zeros":
             return ZeroSource()
         if not before and output.name in self.params:
             self.used.add(output.name)
             return ParamSource(self.params[output.name][0])
         if not before:
-            return self._here(draft, output, text)
+            return self._here(draft, output)
         owner = before.pop()
-        followed = self._follow(draft.kinds, before, text)
-        if followed is None:
-            return None
-        hops, kinds = followed
+        hops, kinds = self._follow(draft.kinds, before)
         meant = named(self.drafts, owner.name, draft, owner.layer)
         if owner.layer and meant is None:
             again = named(self.drafts, owner.name)
             what = "is repeated otherwise than this type" if again and again.layers else "is no repeated type"
-            self._note(f"'{owner.name}' {what}: no [{owner.layer}] there", owner.token, text)
-            return None
+            raise owner.token.error(f"'{owner.name}' {what}: no [{owner.layer}] there")
         is_link = owner.name in self.schema.links_of(kinds) and not owner.layer
-        if meant and owner.index is None:
-            by_type = self._named(draft, meant, hops, kinds, output)
-            if not is_link:
-                return by_type or self._explain_type(meant, kinds, output, text)
-        else:
-            by_type = None
-            if not is_link:
-                names = (*self.schema.links_of(kinds), *(d.name for d in self.drafts if d.kinds & kinds))
-                hint = suggest(owner.name, names)
-                if meant and meant.layers and owner.index is not None:
-                    message = f"'{owner.name}' is a repeated type: no [{owner.index}] there"
-                    hint = f"its layers are {owner.name}-0 to {owner.name}-{meant.layers - 1}"
-                    self._note(message, owner.token, text, hint)
-                    return None
-                if self.schema.format == "json" and kinds == {"instance"} and not hint.startswith("did"):
-                    hint += f'; a link of the instance stands in the data: "links": {{"{owner.name}": 0}}'
-                self._note(f"{kinds_text(kinds)} has no link or type '{owner.name}'", owner.token, text, hint)
-                return None
-        last = self._follow(kinds, (owner,), text)
-        if last is None:
-            return None
-        hops, kinds = (*hops, *last[0]), last[1]
-        by_link = self._any(hops, kinds, output, [d for d in self.drafts if d.kinds & kinds], text)
-        if by_type and by_link:
+        by_type = self._named(draft, meant, hops, kinds, output) if meant and owner.index is None else None
+        if not is_link:
+            if by_type:
+                return by_type
+            if meant and owner.index is None:
+                raise self._explain_type(meant, kinds, output)
+            raise self._explain_owner(owner, meant, kinds)
+        last, kinds = self._follow(kinds, (owner,))
+        hops = (*hops, *last)
+        here = [d for d in self.drafts if d.kinds & kinds]
+        if by_type and any(output.name in d.outputs for d in here):
             hint = f"rename the type '{owner.name}'"
-            self._note(f"'{owner.name}' is a link and a type here: ambiguous", owner.token, text, hint)
-            return None
-        return by_type or by_link or self._field(hops, kinds, output) or self._explain(kinds, output, text)
+            raise owner.token.error(f"'{owner.name}' is a link and a type here: ambiguous", hint)
+        found = by_type or self._any(hops, kinds, output, here) or self._field(hops, kinds, output)
+        if found:
+            return found
+        raise self._explain(kinds, output)
 
-    def _here(self, draft: TypeDraft, output: PathStep, text: Scalar) -> Source | None:
+    def _here(self, draft: TypeDraft, output: PathStep) -> Source:
         """An output of another type on the same vertex."""
         others = [d for d in self.drafts if d is not draft and coexist(d, draft, draft.kinds)]
-        found = self._any((), draft.kinds, output, others, text)
-        field = found or self._field((), draft.kinds, output)
-        return field or self._explain(draft.kinds, output, text, draft)
+        if found := self._any((), draft.kinds, output, others) or self._field((), draft.kinds, output):
+            return found
+        raise self._explain(draft.kinds, output, draft)
 
     def _field(self, hops: tuple[Hop, ...], kinds: frozenset[str], output: PathStep) -> FieldSource | None:
         """A field of these vertices that is no text."""
@@ -288,56 +257,58 @@ class Resolver:
         return NodeSource(hops, ((other.number, tuple(other.outputs).index(output.name)),))
 
     def _any(
-        self,
-        hops: tuple[Hop, ...],
-        kinds: frozenset[str],
-        output: PathStep,
-        drafts: Sequence[TypeDraft],
-        text: Scalar,
+        self, hops: tuple[Hop, ...], kinds: frozenset[str], output: PathStep, drafts: Sequence[TypeDraft]
     ) -> NodeSource | None:
         """All types among `drafts` with this output; those that may share a vertex must be told apart."""
         found = [d for d in drafts if output.name in d.outputs]
-        for number, a in enumerate(found):
-            for b in found[number + 1 :]:
-                if coexist(a, b, kinds):
-                    message = f"ambiguous: types '{a.name}' and '{b.name}' both give '{output.name}' here"
-                    self._note(message, output.token, text, f"name the type: {a.name}.{output.name}")
-        if not found:
-            return None
-        return NodeSource(hops, tuple((d.number, tuple(d.outputs).index(output.name)) for d in found))
+        for a, b in combinations(found, 2):
+            if coexist(a, b, kinds):
+                message = f"ambiguous: types '{a.name}' and '{b.name}' both give '{output.name}' here"
+                raise output.token.error(message, f"name the type: {a.name}.{output.name}")
+        producers = tuple((d.number, tuple(d.outputs).index(output.name)) for d in found)
+        return NodeSource(hops, producers) if found else None
 
-    def _explain_type(
-        self, other: TypeDraft, kinds: frozenset[str], output: PathStep, text: Scalar
-    ) -> Source | None:
+    def _explain_owner(
+        self, owner: PathStep, meant: TypeDraft | None, kinds: frozenset[str]
+    ) -> ExpressionError:
+        """What is wrong with a name before an output that is no link, and no type on these kinds."""
+        if meant and meant.layers and owner.index is not None:
+            hint = f"its layers are {owner.name}-0 to {owner.name}-{meant.layers - 1}"
+            return owner.token.error(f"'{owner.name}' is a repeated type: no [{owner.index}] there", hint)
+        names = (*self.schema.links_of(kinds), *(d.name for d in self.drafts if d.kinds & kinds))
+        hint = suggest(owner.name, names)
+        if self.schema.format == "json" and kinds == {"instance"} and not hint.startswith("did"):
+            hint += f'; a link of the instance stands in the data: "links": {{"{owner.name}": 0}}'
+        return owner.token.error(f"{kinds_text(kinds)} has no link or type '{owner.name}'", hint)
+
+    def _explain_type(self, other: TypeDraft, kinds: frozenset[str], output: PathStep) -> ExpressionError:
+        """Why a type gives no such output on these kinds."""
         if not other.kinds or (output.name not in other.outputs and not other.whole):
-            return None
+            return ExpressionError()
         if not other.kinds & kinds:
             here = [d.name for d in self.drafts if d.kinds & kinds]
             hint = f"types there: {', '.join(here)}" if here else "no type is there"
             message = f"type '{other.name}' is per {other.per}, and this is {kinds_text(kinds)}"
-            self._note(message, output.token, text, hint)
-        elif output.name not in other.outputs:
+            return output.token.error(message, hint)
+        if output.name not in other.outputs:
             hint = suggest(output.name, other.outputs)
-            self._note(f"type '{other.name}' has no output '{output.name}'", output.token, text, hint)
-        else:
-            message = f"no vertex has both this type and '{other.name}'"
-            self._note(message, output.token, text, "their conditions exclude each other")
-        return None
+            return output.token.error(f"type '{other.name}' has no output '{output.name}'", hint)
+        message = f"no vertex has both this type and '{other.name}'"
+        return output.token.error(message, "their conditions exclude each other")
 
     def _explain(
-        self, kinds: frozenset[str], output: PathStep, text: Scalar, own: TypeDraft | None = None
-    ) -> Source | None:
-        """Note that no type (but `own`) on these kinds has the output, unless a mistake hides outputs."""
+        self, kinds: frozenset[str], output: PathStep, own: TypeDraft | None = None
+    ) -> ExpressionError:
+        """That no type (but `own`) on these kinds has the output, unless a mistake hides outputs."""
         here = [d for d in self.drafts if d.kinds & kinds and d is not own]
         if not kinds or not all(d.whole for d in here) or not all(d.kinds for d in self.drafts):
-            return None
+            return ExpressionError()
         fields = [name for name in self.schema.fields_of(kinds) if self.schema.fields[name].size]
         hint = suggest(output.name, [*(name for d in here for name in d.outputs), *fields])
         other = next((d for d in here if d.name == output.name), None)
         if other:
-            hint = (
-                f"'{output.name}' is a type: name its output: {output.name}.{next(iter(other.outputs), '…')}"
-            )
+            first = next(iter(other.outputs), "…")
+            hint = f"'{output.name}' is a type: name its output: {output.name}.{first}"
         elif output.name in self.schema.links_of(kinds):
             hint = f"'{output.name}' is a link: name an output behind it"
         elif output.name in self.schema.fields_of(kinds):
@@ -345,5 +316,4 @@ class Resolver:
         elif own and output.name in own.outputs:
             hint = f"'{own.name}' gives it itself: follow a link to another vertex"
         message = f"no {'other ' * bool(own)}type on {kinds_text(kinds)} has an output '{output.name}'"
-        self._note(message, output.token, text, hint)
-        return None
+        return output.token.error(message, hint)

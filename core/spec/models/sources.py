@@ -74,13 +74,17 @@ def parse_source(text: str) -> tuple[LinkPath | Lookup, ...]:
     return tuple(alternatives)
 
 
-def parse_reference(text: str) -> tuple[Token, Token]:
-    """A type and its output (or another type's parameter): `tag.y`. Errors: ExpressionError."""
+def parse_reference(text: str, hint: str = "") -> tuple[Token, Token]:
+    """A type and its output (or another type's parameter): `tag.y`. Errors: ExpressionError, with a hint."""
     cursor = Cursor(tokenize(text, PATH))
-    first = _name(cursor)
-    cursor.expect(".", "between a type and its output")
-    second = _name(cursor)
-    cursor.finish("the end")
+    try:
+        first = _name(cursor)
+        cursor.expect(".", "between a type and its output")
+        second = _name(cursor)
+        cursor.finish("the end")
+    except ExpressionError as problem:
+        problem.hint = hint
+        raise
     return first, second
 
 

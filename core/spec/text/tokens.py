@@ -46,15 +46,23 @@ class Token:
         """The offset behind it."""
         return self.at + len(self.text)
 
+    def error(self, message: str, hint: str = "") -> ExpressionError:
+        """What to raise where the token is wrong."""
+        return ExpressionError(message, self.at, max(1, len(self.text)), hint)
+
     def __str__(self) -> str:
         """The token as messages quote it."""
         return {"end": "the end", "newline": "the end of the line"}.get(self.kind, f"'{self.text}'")
 
 
 class ExpressionError(Exception):
-    """An expression that cannot be read; `at` and `length` say which part of it."""
+    """An expression that cannot be read, or means nothing; `at` and `length` say which part of it.
 
-    def __init__(self, message: str, at: int, length: int = 1, hint: str = "") -> None:
+    Without `at` it is all of the text; without a message an earlier mistake, which was told, hides what it
+    means.
+    """
+
+    def __init__(self, message: str = "", at: int | None = None, length: int = 1, hint: str = "") -> None:
         """What is wrong, and where in the text."""
         super().__init__(message)
         self.message = message
@@ -64,7 +72,18 @@ class ExpressionError(Exception):
 
     def note(self, text: Scalar, report: Report) -> None:
         """Add this to the problems of the text's file."""
-        report.add(self.message, text.at(self.at, self.length), self.hint)
+        if self.message:
+            where = text.where if self.at is None else text.at(self.at, self.length)
+            report.add(self.message, where, self.hint)
+
+
+@contextmanager
+def noting(text: Scalar, report: Report) -> Iterator[None]:
+    """Note what is wrong with a text, and end the block there."""
+    try:
+        yield
+    except ExpressionError as problem:
+        problem.note(text, report)
 
 
 def parsed(parse: Callable[[str], T], text: Scalar, report: Report) -> T | None:

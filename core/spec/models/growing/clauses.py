@@ -144,9 +144,9 @@ def parse_each(text: str) -> tuple[Token, LinkPath]:
     return name, path
 
 
-def parse_choice(text: str) -> WrittenChoice:
-    """What is chosen. Errors: ExpressionError."""
-    cursor = Cursor(tokens_of(text))
+def parse_choice(text: str, how: str = "") -> WrittenChoice:
+    """What is chosen; `how` where that is said elsewhere. Errors: ExpressionError."""
+    cursor = Cursor([*([Token("name", how, 0)] if how else []), *tokens_of(text)])
     begin = cursor.token
     if cursor.accept("chance"):
         limit = _real(cursor)
@@ -154,14 +154,14 @@ def parse_choice(text: str) -> WrittenChoice:
             raise ExpressionError("a probability is from 0 to 1", begin.at, len(text.strip()))
         cursor.finish("the end")
         return WrittenChoice("chance", None, None, limit, begin.at)
-    how = cursor.accept("argmax", "sample", "best")
-    width = _width(cursor) if how and how.text == "best" else 1
+    said = cursor.accept("argmax", "sample", "best")
+    width = _width(cursor) if said and said.text == "best" else 1
     first = _name(cursor)
     cursor.expect(".", "between a type and its output")
     second = _name(cursor)
-    if how:
+    if said:
         cursor.finish("the end")
-        return WrittenChoice(cast(How, how.text), first, second, 0.0, first.at, width)
+        return WrittenChoice(cast(How, said.text), first, second, 0.0, first.at, width)
     cursor.expect(">", f"behind {first.text}.{second.text}, or 'argmax' before it")
     limit = _real(cursor)
     cursor.finish("the end")

@@ -10,7 +10,7 @@ from abw.core.spec.models.growing.places import Scope, Scopes
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.tokens import ExpressionError
+from abw.core.spec.text.tokens import ExpressionError, noting
 
 # How one of several scores is chosen, or some are.
 _SCORED = CHOICE.without("allow").keys
@@ -39,45 +39,29 @@ def _decision(
     written = _written(name, value, report)
     if written is None:
         return None
-    prefix, text, allowed = written
-    try:
-        choice = parse_choice(prefix + text.text)
-    except ExpressionError as problem:
-        at = max(0, problem.at - len(prefix))
-        report.add(problem.message, text.at(at, problem.length), problem.hint)
-        return None
-    if choice.type is None:
-        scopes.counts[kind.name, name.text] = 2
-        return Decision(name.text, "chance", -1, -1, choice.limit, None, None, name.where)
-    found = _scores(kind, choice, text, len(prefix), scopes)
-    if found is None:
-        return None
-    draft, output = found
-    shape = tuple(draft.outputs.values())[output]
-    if shape is None:
-        return None
-    location = text.at(choice.at - len(prefix), len(f"{draft.name}.{choice.output and choice.output.text}"))
-    scores = f"{draft.name}.{tuple(draft.outputs)[output]}"
-    count = shape[0] if len(shape) == 1 else 0
-    if not count or (choice.how == "over" and count != 1):
-        needs = "> needs one number" if choice.how == "over" else f"{choice.how} needs a vector of scores"
-        report.add(f"{scores} is {list(shape)}: {needs}", location)
-        return None
-    tests, names = None, None
-    if allowed is not None:
-        names = tuple(action.text for action, _ in allowed.items)
-        if len(names) != count:
-            message = f"{scores} has {count:,} numbers, and 'allow' names {len(names)}"
-            report.add(message, location, "one test for each number, in order")
-        scope = Scope(kind.kinds, early=True)
-        conditions = [fields.text(item, f"allow of '{a.text}'", report) for a, item in allowed.items]
-        tests = tuple(scopes.tests(scope, c) if c else () for c in conditions)
-    elif choice.how in _SCORED:
-        names = _checked_rows(kind, name.text, count, scores, clauses, scopes)
-    scopes.counts[kind.name, name.text] = 2 if choice.how == "over" else count
-    return Decision(
-        name.text, choice.how, draft.number, output, choice.limit, tests, names, name.where, choice.width
-    )
+    how, text, allowed = written
+    with noting(text, report):
+        choice = parse_choice(text.text, how)
+        if choice.type is None:
+            scopes.counts[kind.name, name.text] = 2
+            return Decision(name.text, "chance", -1, -1, choice.limit, None, None, name.where)
+        draft, output, count = _scores(kind, choice, scopes)
+        tests, names, scores = None, None, f"{draft.name}.{tuple(draft.outputs)[output]}"
+        if allowed is not None:
+            names = tuple(action.text for action, _ in allowed.items)
+            if len(names) != count:
+                message = f"{scores} has {count:,} numbers, and 'allow' names {len(names)}"
+                hint = "one test for each number, in order"
+                ExpressionError(message, choice.at, len(scores), hint).note(text, report)
+            scope = Scope(kind.kinds, early=True)
+            conditions = [fields.text(item, f"allow of '{a.text}'", report) for a, item in allowed.items]
+            tests = tuple(scopes.tests(scope, c) if c else () for c in conditions)
+        elif choice.how in _SCORED:
+            names = _checked_rows(kind, name.text, count, scores, clauses, scopes)
+        scopes.counts[kind.name, name.text] = 2 if choice.how == "over" else count
+        limit, width = choice.limit, choice.width
+        return Decision(name.text, choice.how, draft.number, output, limit, tests, names, name.where, width)
+    return None
 
 
 def _written(name: Scalar, value: Node, report: Report) -> tuple[str, Scalar, Mapping | None] | None:
@@ -97,36 +81,39 @@ def _written(name: Scalar, value: Node, report: Report) -> tuple[str, Scalar, Ma
         return None
     allowed = fields.mapping(value.get("allow"), f"allow of '{name.text}'", report)
     text = fields.text(value.get(how), how, report)
-    return (f"{how} ", text, allowed) if text else None
+    return (how, text, allowed) if text else None
 
 
-def _scores(
-    kind: GrowingKind, choice: WrittenChoice, text: Scalar, shift: int, scopes: Scopes
-) -> tuple[TypeDraft, int] | None:
-    """The type and output that a decision reads: on every vertex of its kind."""
-    drafts, report = scopes.drafts, scopes.report
-    assert choice.type is not None and choice.output is not None
-    location = text.at(choice.type.at - shift, len(choice.type.text))
-    draft = next((d for d in drafts if d.name == choice.type.text), None)
+def _scores(kind: GrowingKind, choice: WrittenChoice, scopes: Scopes) -> tuple[TypeDraft, int, int]:
+    """The type and output that a decision reads, on every vertex of its kind, and how many numbers it has.
+
+    Errors: ExpressionError.
+    """
+    drafts, first, second = scopes.drafts, choice.type, choice.output
+    assert first is not None and second is not None
+    draft = next((d for d in drafts if d.name == first.text), None)
     if draft is None:
-        hint = suggest(choice.type.text, [d.name for d in drafts])
-        report.add(f"unknown type '{choice.type.text}'", location, hint)
-    elif not kind.kinds <= draft.kinds or draft.where:
-        if draft.kinds:
-            what = "has a condition" if kind.kinds <= draft.kinds else f"is per {draft.per}"
-            message = f"type '{draft.name}' {what}: it is not on every {kinds_text(kind.kinds)}"
-            report.add(message, location, "what is decided needs scores everywhere")
-    elif draft.reduction:
+        raise first.error(f"unknown type '{first.text}'", suggest(first.text, [d.name for d in drafts]))
+    if not kind.kinds <= draft.kinds or draft.where:
+        if not draft.kinds:
+            raise ExpressionError
+        what = "has a condition" if kind.kinds <= draft.kinds else f"is per {draft.per}"
+        message = f"type '{draft.name}' {what}: it is not on every {kinds_text(kind.kinds)}"
+        raise first.error(message, "what is decided needs scores everywhere")
+    if draft.reduction:
         message = f"'{draft.name}' is a {draft.reduction}: scores come from a cell"
-        report.add(message, location, "read it in a cell of its own")
-    elif choice.output.text not in draft.outputs:
-        if draft.whole:
-            location = text.at(choice.output.at - shift, len(choice.output.text))
-            hint = suggest(choice.output.text, draft.outputs)
-            report.add(f"type '{draft.name}' has no output '{choice.output.text}'", location, hint)
-    else:
-        return draft, tuple(draft.outputs).index(choice.output.text)
-    return None
+        raise first.error(message, "read it in a cell of its own")
+    shape = draft.outputs.get(second.text)
+    if shape is None:
+        if second.text in draft.outputs or not draft.whole:
+            raise ExpressionError
+        hint = suggest(second.text, draft.outputs)
+        raise second.error(f"type '{draft.name}' has no output '{second.text}'", hint)
+    scores, count = f"{draft.name}.{second.text}", shape[0] if len(shape) == 1 else 0
+    if not count or (choice.how == "over" and count != 1):
+        needs = "> needs one number" if choice.how == "over" else f"{choice.how} needs a vector of scores"
+        raise ExpressionError(f"{scores} is {list(shape)}: {needs}", choice.at, len(scores))
+    return draft, tuple(draft.outputs).index(second.text), count
 
 
 def _checked_rows(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping as Names
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.growth import MEMBER, Clause, GrowingKind, Number, Place, Test, Tests
@@ -17,7 +16,7 @@ from abw.core.spec.models.sources import LinkPath, PathStep
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Scalar
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.tokens import Token, parsed
+from abw.core.spec.text.tokens import ExpressionError, Token, noting
 
 THIS = "this"
 
@@ -76,31 +75,33 @@ class Scopes:
 
     def tests(self, scope: Scope, text: Scalar) -> Tests:
         """Tests as they are written."""
-        written = parsed(parse_tests, text, self.report)
-        found = [self._test(scope, test, text) for test in written or ()]
-        return tuple(test for test in found if test is not None)
+        found: list[Test] = []
+        with noting(text, self.report):
+            for written in parse_tests(text.text):
+                with noting(text, self.report):
+                    found.append(self._test(scope, written))
+        return tuple(found)
 
-    def _test(self, scope: Scope, written: WrittenTest, text: Scalar) -> Test | None:
-        found = self.path(scope, written.path, text)
-        if found is None:
-            return None
+    def _test(self, scope: Scope, written: WrittenTest) -> Test:
+        found, against = self.path(scope, written.path), written.against
         value = found.place if found.field is None else Number(found.place, found.field)
-        if written.comparison is None or written.against is None:
+        if written.comparison is None or against is None:
             return Test(value, negated=written.negated)
         if found.field is None:
             last = written.path.steps[-1].token
             message = f"'{last.text}' is a vertex: test whether it is present; it cannot be compared"
-            self._note(message, last, text, "name a field behind it")
-            return None
-        against = written.against
+            raise last.error(message, "name a field behind it")
         if against.kind == "number":
-            number = self._number(found.field, found.kinds, written.comparison, against, text)
+            number = self._number(found.field, found.kinds, written.comparison, against)
         else:
-            number = self._word(found.field, found.kinds, against, text)
-        return None if number is None else Test(value, written.comparison, number, written.negated)
+            number = self._word(found.field, found.kinds, against)
+        return Test(value, written.comparison, number, written.negated)
 
-    def path(self, scope: Scope, path: LinkPath, text: Scalar, several: bool = False) -> Found | None:
-        """Where a path leads; with `several` the last link may lead to several vertices."""
+    def path(self, scope: Scope, path: LinkPath, several: bool = False) -> Found:
+        """Where a path leads; with `several` the last link may lead to several vertices.
+
+        Errors: ExpressionError, here and in all that follow.
+        """
         first, steps = path.steps[0], list(path.steps)
         added, kinds, absent = None, scope.kinds, False
         if first.index is None and first.name in scope.names:
@@ -114,69 +115,55 @@ class Scopes:
         for number, step in enumerate(steps):
             last = number == len(steps) - 1
             if last and step.index is None and step.name in self.schema.fields_of(kinds):
-                return self._field(scope, Place(tuple(hops), added), kinds, absent, step, text)
-            found = self._hop(kinds, step, last, text, last and several)
-            if found is None:
-                return None
+                return self._field(scope, Place(tuple(hops), added), kinds, absent, step)
+            found = self._hop(kinds, step, last, last and several)
             if found.link in self.closed and Place((), added).fresh:
                 message = f"'{step.name}' of a vertex just added is known only in the next round"
-                self._note(message, step.token, text, "follow links of one vertex")
-                return None
+                raise step.token.error(message, "follow links of one vertex")
             absent = absent or self._optional(kinds, step.name)
             hops.append(found)
             kinds = self.schema.links[step.name].reached(kinds)
         return Found(Place(tuple(hops), added), kinds, absent, None)
 
     def _field(
-        self, scope: Scope, place: Place, kinds: frozenset[str], absent: bool, step: PathStep, text: Scalar
-    ) -> Found | None:
-        name = step.name
-        if self.schema.fields[name].text or self.schema.fields[name].size:
-            what = "text" if self.schema.fields[name].text else "floats"
-            self._note(f"field '{name}' holds {what}", step.token, text, "clauses compute with whole numbers")
-            return None
+        self, scope: Scope, place: Place, kinds: frozenset[str], absent: bool, step: PathStep
+    ) -> Found:
+        name, known = step.name, self.schema.fields[step.name]
+        if known.text or known.size:
+            what = "text" if known.text else "floats"
+            raise step.token.error(f"field '{name}' holds {what}", "clauses compute with whole numbers")
         if name == "coin":
-            self._note("the coin is for types: 'chance' decides by chance", step.token, text)
-            return None
+            raise step.token.error("the coin is for types: 'chance' decides by chance")
         if scope.early and any(d.name == name for k in self.kinds.values() for d in k.decisions):
             message = f"'{name}' is a decision: `allow` is evaluated before decisions are made"
-            self._note(message, step.token, text, "name links and fields")
-            return None
+            raise step.token.error(message, "name links and fields")
         picked = any(k.best and k.best.name == name and k.kinds & kinds for k in self.kinds.values())
         if picked and (place.hops or place.added is not None or name != scope.each):
             message = f"'{name}' is one number only when growth has ended: several are picked there"
-            self._note(message, step.token, text, "read a field that a clause fills")
-            return None
+            raise step.token.error(message, "read a field that a clause fills")
         return Found(place, kinds, absent, name)
 
-    def _hop(
-        self, kinds: frozenset[str], step: PathStep, last: bool, text: Scalar, several: bool
-    ) -> Hop | None:
+    def _hop(self, kinds: frozenset[str], step: PathStep, last: bool, several: bool) -> Hop:
         links = self.schema.links_of(kinds)
         if step.name not in links:
             names = (*links, *(self.schema.fields_of(kinds) if last else ()))
             what = "link or field" if last else "link"
             message = f"{kinds_text(kinds)} has no {what} '{step.name}'"
-            self._note(message, step.token, text, suggest(step.name, names))
-            return None
+            raise step.token.error(message, suggest(step.name, names))
         link = self.schema.links[step.name]
         if link.many and step.index is None and not several:
             message = f"link '{step.name}' leads to several vertices"
-            self._note(message, step.token, text, f"pick one: {step.name}[0]")
-            return None
+            raise step.token.error(message, f"pick one: {step.name}[0]")
         grown = {k.name for k in self.kinds.values() if not k.given}
         if link.many and link.target & grown and step.name not in self.closed:
-            message = f"'{step.name}' is known only after growth"
             hint, back = "follow links of one vertex", self.schema.derived.get(step.name)
             if back is not None:
                 hint = (
                     f"let clauses set '{back.of}' only to what 'as' names: then it is known in the next round"
                 )
-            self._note(message, step.token, text, hint)
-            return None
+            raise step.token.error(f"'{step.name}' is known only after growth", hint)
         if not link.many and step.index not in (None, 0, -1):
-            self._note(f"link '{step.name}' leads to one vertex at most", step.token, text)
-            return None
+            raise step.token.error(f"link '{step.name}' leads to one vertex at most")
         return Hop(step.name, step.index if link.many else None)
 
     def _optional(self, kinds: frozenset[str], name: str) -> bool:
@@ -186,34 +173,20 @@ class Scopes:
         grown = [self.kinds[k].links.get(name) for k in kinds if k in self.kinds and not self.kinds[k].given]
         return len(grown) < len(kinds) or any(link is None or link.optional for link in grown)
 
-    def _number(
-        self, name: str, kinds: frozenset[str], comparison: Comparison, against: Token, text: Scalar
-    ) -> int | None:
+    def _number(self, name: str, kinds: frozenset[str], comparison: Comparison, against: Token) -> int:
         """A number that a field is compared with; for == and != one that it can be."""
         number = whole(against)
         here = [kind for kind in self.kinds.values() if kind.kinds & kinds]
         tables = {rows for kind in here if (rows := self.meaning(kind, name)) is not None}
         if comparison not in ("==", "!="):
             return number
-        table = self.table(min(tables)) if len(tables) == 1 else None
-        if table and self.two_meanings(table, against, text):
-            return None
+        if len(tables) == 1 and (table := self.table(min(tables))):
+            require_one_meaning(table, against)
         counts = [self._count(kind, name) for kind in here if kind.kinds <= kinds or kinds <= kind.kinds]
         most = max((count for count in counts if count is not None), default=None)
         if None not in counts and most is not None and not 0 <= number < most:
-            self._note(f"'{name}' is never {number}", against, text, f"it is 0 to {most - 1:,}")
-            return None
+            raise against.error(f"'{name}' is never {number}", f"it is 0 to {most - 1:,}")
         return number
-
-    def two_meanings(self, table: Table, number: Token, text: Scalar) -> bool:
-        """Note a number that is a row of a table, and a word of it in another row."""
-        row = table.vocab.rows.get(number.text) if table.vocab else None
-        if row is None or row == int(number.text):
-            return False
-        message = f"{number.text} is a row of {table.name}, and '{number.text}' is a word of it, in row {row}"
-        hint = f"in quotes it is the word: \"'{number.text}'\"; the row can be named by its own word"
-        self._note(message, number, text, hint)
-        return True
 
     def _count(self, kind: GrowingKind, name: str) -> int | None:
         """How many numbers a field or decision of a kind can be, from 0 on; None where that is not known."""
@@ -223,7 +196,7 @@ class Scopes:
         table = self.table(rows) if rows is not None else None
         return table.rows if table else None
 
-    def _word(self, name: str, kinds: frozenset[str], word: Token, text: Scalar) -> int | None:
+    def _word(self, name: str, kinds: frozenset[str], word: Token) -> int:
         """The number that a word means as a field's value."""
         here = [kind for kind in self.kinds.values() if kind.kinds & kinds]
         decisions = [d for kind in here for d in kind.decisions if d.name == name and d.allow is not None]
@@ -231,37 +204,40 @@ class Scopes:
             names = decisions[0].names or ()
             if word.text in names:
                 return names.index(word.text)
-            message = f"'{word.text}' is not an action of '{name}'"
-            self._note(message, word, text, suggest(word.text, names))
-            return None
-        rows = {number for kind in here if (number := self.meaning(kind, name)) is not None}
-        for table in map(self.table, sorted(rows)):
-            return self.row(table, word, text) if table else None
+            raise word.error(f"'{word.text}' is not an action of '{name}'", suggest(word.text, names))
+        rows = [number for kind in here if (number := self.meaning(kind, name)) is not None]
+        if rows:
+            return row_of(self.table(min(rows)), word)
         if any((kind.name, name) in self.mistaken for kind in here):
-            return None
-        message = f"'{word.text}' is not a number, and '{name}' has no words"
-        self._note(message, word, text, "write the number")
-        return None
+            raise ExpressionError
+        raise word.error(f"'{word.text}' is not a number, and '{name}' has no words", "write the number")
 
     def meaning(self, kind: GrowingKind, name: str) -> int | None:
         """The number of the table whose rows a field or decision of a kind holds."""
         return kind.fields.get(name, self.rows.get((kind.name, name)))
 
-    def row(self, table: Table, word: Token, text: Scalar) -> int | None:
-        """The row of a word."""
-        if table.vocab is None:
-            self._note(f"'{word.text}' is no number, and table {table.name} has no words", word, text)
-            return None
-        for said in (word.text, word.text.strip("'")):
-            if said in table.vocab.rows:
-                return table.vocab.rows[said]
-        hint = did_you_mean(word.text, tuple(table.vocab.rows)) or "or write its row, a number"
-        message = f"'{word.text}' is not in the vocabulary {table.vocab.path.name} of {table.name}"
-        self._note(message, word, text, hint)
-        return None
 
-    def _note(self, message: str, token: Token, text: Scalar, hint: str = "") -> None:
-        self.report.add(message, text.at(token.at, len(token.text)), hint)
+def require_one_meaning(table: Table, number: Token) -> None:
+    """Refuse a number that is a row of a table, and a word of it in another row."""
+    row = table.vocab.rows.get(number.text) if table.vocab else None
+    if row is not None and row != int(number.text):
+        hint = f"in quotes it is the word: \"'{number.text}'\"; the row can be named by its own word"
+        message = f"{number.text} is a row of {table.name}, and '{number.text}' is a word of it, in row {row}"
+        raise number.error(message, hint)
+
+
+def row_of(table: Table | None, word: Token) -> int:
+    """The row of a word; None stands for a table with mistakes."""
+    if table is None:
+        raise ExpressionError
+    if table.vocab is None:
+        raise word.error(f"'{word.text}' is no number, and table {table.name} has no words")
+    for said in (word.text, word.text.strip("'")):
+        if said in table.vocab.rows:
+            return table.vocab.rows[said]
+    hint = did_you_mean(word.text, tuple(table.vocab.rows)) or "or write its row, a number"
+    message = f"'{word.text}' is not in the vocabulary {table.vocab.path.name} of {table.name}"
+    raise word.error(message, hint)
 
 
 def clause_of(scope: Scope, to: GrowingKind, node: Mapping, adds: Scalar, scopes: Scopes) -> Clause:
@@ -277,11 +253,11 @@ def clause_of(scope: Scope, to: GrowingKind, node: Mapping, adds: Scalar, scopes
             hint = suggest(key.text, known)
             report.add(f"{to.name} has no link or field '{key.text}'", key.where, hint)
         elif text := fields.text(value, f"'{key.text}'", report):
-            if key.text in to.links:
-                if place := _vertex(scope, to, key.text, text, scopes):
-                    links.append((key.text, place))
-            elif (number := _number(scope, to, key.text, text, scopes)) is not None:
-                numbers.append((key.text, number))
+            with noting(text, report):
+                if key.text in to.links:
+                    links.append((key.text, _vertex(scope, to, key.text, text.text, scopes)))
+                else:
+                    numbers.append((key.text, _number(scope, to, key.text, text.text, scopes)))
     for name, link in to.links.items():
         if name not in seen and not link.optional:
             hint = f"say where it leads ({name}: this), or that it need not: {name}: … or none"
@@ -292,82 +268,57 @@ def clause_of(scope: Scope, to: GrowingKind, node: Mapping, adds: Scalar, scopes
     return Clause(to.name, (), (), (), tuple(links), tuple(numbers), adds.where)
 
 
-def _vertex(scope: Scope, to: GrowingKind, name: str, text: Scalar, scopes: Scopes) -> Place | None:
+def _vertex(scope: Scope, to: GrowingKind, name: str, text: str, scopes: Scopes) -> Place:
     """Read the vertex that a new vertex's link leads to."""
-    report, link = scopes.report, to.links[name]
-    known = _names(scope, scopes)
-    written = parsed(partial(parse_value, names=known), text, report)
-    if written is None:
-        return None
+    link, known = to.links[name], _names(scope, scopes)
+    written = parse_value(text, known)
     if written.path is None:
-        here = kinds_text(scope.kinds)
-        hint = suggest(written.alone.text, known)
-        report.add(f"{here} has no link '{written.alone.text}'", text.where, hint)
-        return None
-    found = scopes.path(scope, written.path, text)
-    if found is None:
-        return None
+        here, alone = kinds_text(scope.kinds), written.alone.text
+        raise ExpressionError(f"{here} has no link '{alone}'", hint=suggest(alone, known))
+    found = scopes.path(scope, written.path)
     if found.field is not None or written.plus:
-        report.add(f"'{text.text}' is a number, and {to.name}.{name} leads to a vertex", text.where)
-    elif not found.kinds <= link.kinds:
-        message = f"{to.name}.{name} is {_a(link.kinds)}, and '{text.text}' is {_a(found.kinds)}"
-        report.add(message, text.where)
-    elif found.absent and not link.optional:
-        message = f"'{text.text}' may be absent, and {to.name}.{name} must lead somewhere"
-        report.add(message, text.where, f"{name}: {kinds_text(link.kinds)} or none")
-    else:
-        return found.place
-    return None
+        raise ExpressionError(f"'{text}' is a number, and {to.name}.{name} leads to a vertex")
+    if not found.kinds <= link.kinds:
+        raise ExpressionError(f"{to.name}.{name} is {_a(link.kinds)}, and '{text}' is {_a(found.kinds)}")
+    if found.absent and not link.optional:
+        message = f"'{text}' may be absent, and {to.name}.{name} must lead somewhere"
+        raise ExpressionError(message, hint=f"{name}: {kinds_text(link.kinds)} or none")
+    return found.place
 
 
 def _a(kinds: frozenset[str]) -> str:
     return " or ".join(f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}" for kind in sorted(kinds))
 
 
-def _number(scope: Scope, to: GrowingKind, name: str, text: Scalar, scopes: Scopes) -> Number | int | None:
+def _number(scope: Scope, to: GrowingKind, name: str, text: str, scopes: Scopes) -> Number | int:
     """Read the number that a new vertex's field has."""
-    report, rows = scopes.report, to.fields[name]
+    rows, names = to.fields[name], _names(scope, scopes)
     table = scopes.table(rows) if rows is not None else None
-    written = parsed(partial(parse_value, names=_names(scope, scopes)), text, report)
-    if written is None:
-        return None
+    written = parse_value(text, names)
     if written.path is None:
         if written.alone.kind != "number":
-            if table is not None:
-                return scopes.row(table, written.alone, text)
-            if rows is None:
-                hint = suggest(written.alone.text, _names(scope, scopes))
-                report.add(f"'{text.text}' is neither a field nor a number", text.where, hint)
-            return None
+            if rows is not None:
+                return row_of(table, written.alone)
+            hint = suggest(written.alone.text, names)
+            raise ExpressionError(f"'{text}' is neither a field nor a number", hint=hint)
         value = whole(written.alone)
-        if table is not None and scopes.two_meanings(table, written.alone, text):
-            return None
+        if table is not None:
+            require_one_meaning(table, written.alone)
         if value < 0 or (table is not None and value >= table.rows):
             last = f" to {table.rows - 1:,}" if table is not None else ""
-            report.add(f"{to.name}.{name} cannot be {value}", text.where, f"numbers are from 0{last}")
-            return None
+            raise ExpressionError(f"{to.name}.{name} cannot be {value}", hint=f"numbers are from 0{last}")
         return value
-    found = scopes.path(scope, written.path, text)
-    if found is None:
-        return None
+    found = scopes.path(scope, written.path)
     if found.field is None:
-        report.add(f"'{text.text}' is a vertex, and {to.name}.{name} a number", text.where)
-        return None
-    if rows is not None and not _safe(found, written.plus, rows, scopes):
-        name_of = table.name if table else "a table"
-        message = (
-            f"{to.name}.{name} is a row of {name_of}, and '{text.text}' could name one that is not there"
-        )
-        report.add(message, text.where, "give it a decision among its rows, or a field of its rows")
-        return None
+        raise ExpressionError(f"'{text}' is a vertex, and {to.name}.{name} a number")
+    if table is not None and not _safe(found, written.plus, rows, table, scopes):
+        message = f"{to.name}.{name} is a row of {table.name}, and '{text}' could name one that is not there"
+        raise ExpressionError(message, hint="give it a decision among its rows, or a field of its rows")
     return Number(found.place, found.field, written.plus)
 
 
-def _safe(found: Found, plus: int, rows: int, scopes: Scopes) -> bool:
-    """Whether a number is a row of a table wherever it is one at all."""
-    table = scopes.table(rows)
-    if table is None:
-        return True  # noted elsewhere
+def _safe(found: Found, plus: int, rows: int | None, table: Table, scopes: Scopes) -> bool:
+    """Whether a number is a row of a table, number `rows`, wherever it is one at all."""
     for kind in found.kinds:
         owner = scopes.kinds.get(kind) or next((k for k in scopes.kinds.values() if kind in k.kinds), None)
         if owner is None or plus:

@@ -32,7 +32,7 @@ from abw.core.spec.models.wiring import Wires
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.tokens import parsed
+from abw.core.spec.text.tokens import ExpressionError, noting
 
 Tables = Names[str, tuple[int, Table | None]]
 # What no link, field or decision of a growing kind can be called.
@@ -325,20 +325,16 @@ def _each(
     written = fields.text(node.get("each"), "each", scopes.report) if node.get("each") else None
     if written is None or " in " not in written.text or kind.best:
         return _each_pick(kind, node, adds, scopes), None, ()
-    parts = parsed(parse_each, written, scopes.report)
-    if parts is None:
-        return None
-    name, path = parts
-    _note_taken(kind, name.text, written.at(name.at, len(name.text)), added, scopes)
-    found = scopes.path(Scope(kind.kinds), path, written, several=True)
-    if found is None:
-        return None
-    hops = found.place.hops if found.field is None else ()
-    if not hops or hops[-1].index is not None or not scopes.schema.links[hops[-1].link].many:
-        said, where = written.text[path.at : path.end], written.at(path.at, path.end - path.at)
-        scopes.report.add(f"'{said}' is one at most, and 'each' wants a list", where, "name it without each")
-        return None
-    return "", (name.text, found.kinds), hops
+    with noting(written, scopes.report):
+        name, path = parse_each(written.text)
+        _note_taken(kind, name.text, written.at(name.at, len(name.text)), added, scopes)
+        found = scopes.path(Scope(kind.kinds), path, several=True)
+        hops = found.place.hops if found.field is None else ()
+        if not hops or hops[-1].index is not None or not scopes.schema.links[hops[-1].link].many:
+            message = f"'{written.text[path.at : path.end]}' is one at most, and 'each' wants a list"
+            raise ExpressionError(message, path.at, path.end - path.at, "name it without each")
+        return "", (name.text, found.kinds), hops
+    return None
 
 
 def _each_pick(kind: GrowingKind, node: Mapping, adds: Scalar, scopes: Scopes) -> str:
