@@ -27,13 +27,13 @@ BUDGETS = {
     "core/data": (7_125, 55_300),  # JSON eight bytes at once
     "core/exec": (15_350, 121_000),
     "core/grad": (2_250, 19_500),
-    "core/graph": (7_110, 60_500),
+    "core/graph": (7_130, 60_700),
     "core/ir": (2_550, 16_300),
     "core/jit": (955, 5_900),
     "core/plan": (1_350, 11_000),
     "core/policy": (5_220, 39_300),
     "core/program": (5_630, 36_700),
-    "core/run": (9_000, 75_300),  # one pass: growing models, runs and their observers, tokens
+    "core/run": (9_130, 76_500),  # one pass: growing models, runs and their observers, tokens
     "core/scale": (1_050, 7_500),
     "core/script": (1_050, 8_000),
     "core/serve": (3_145, 21_600),

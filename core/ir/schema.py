@@ -86,6 +86,10 @@ class Derived:
     of: str
 
 
+# The links to several vertices that are others backwards, in all formats but json.
+INVERSES = {"children": "parent", "arcs": "to"}
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
     """A data format's kinds, groups of kinds, links and fields.
@@ -109,6 +113,13 @@ class Schema:
         if name in self.groups:
             return self.groups[name]
         return frozenset({name}) if name in self.kinds else frozenset()
+
+    def inverse_of(self, name: str) -> str | None:
+        """The link that one to several vertices is backwards; None for those that are no such thing."""
+        made = self.derived.get(name)
+        if made:
+            return made.of if made.how == "reverse" else None
+        return INVERSES.get(name) if self.format != "json" else None
 
     def links_of(self, kinds: frozenset[str]) -> tuple[str, ...]:
         """The links that some of these kinds have."""

@@ -21,6 +21,7 @@ from abw.core.graph.growing.names import (
     ValueColumn,
     parted,
 )
+from abw.core.ir.formats import COMMON
 from abw.core.ir.growth import GrowingKind, Growth, Number, clause_places, places_of
 from abw.core.ir.model import FieldSource, Input, Model, NodeSource, Source, TableSource
 from abw.core.ir.network import Network
@@ -49,20 +50,13 @@ class GrowthModel:
         self.columns: Mapping[Hashable, int] = {
             name: number for number, name in enumerate(dict.fromkeys((*given, *every, *self._noted())))
         }
-        self.reduced = tuple(
+        read = [
             (name.type, name.output)
             for name in self.columns
-            if isinstance(name, ValueColumn)
-            and name.type in phases.before
-            and model.types[name.type].reduction is not None
-        )
-        self.read_before = tuple(
-            (name.type, name.output)
-            for name in self.columns
-            if isinstance(name, ValueColumn)
-            and name.type in phases.before
-            and model.types[name.type].reduction is None
-        )
+            if isinstance(name, ValueColumn) and name.type in phases.before
+        ]
+        self.reduced = tuple(pair for pair in read if model.types[pair[0]].reduction is not None)
+        self.read_before = tuple(pair for pair in read if model.types[pair[0]].reduction is None)
         types = range(len(network.types))
         self.own = np.full(len(types), -1, np.int32)
         for t in phases.during:
@@ -116,18 +110,38 @@ class GrowthModel:
             yield from (hop for place in places for hop in place.hops)
             yield from (FieldColumn(name) for name in _fields(kind))
             yield from (hop for clause in kind.clauses for hop in clause.each[:-1])
-        for t in self.phases.during:
-            yield from (FieldColumn(condition.field) for condition in self.model.types[t].where)
+        for t in (*self.phases.during, *self.phases.after):
+            after = t in self.phases.after
+            yield from self._field_columns(
+                after, *(condition.field for condition in self.model.types[t].where)
+            )
             for n, wanted in enumerate(self.model.types[t].inputs):
                 for m, source in enumerate(wanted.sources):
-                    if isinstance(source, NodeSource | TableSource | FieldSource):
-                        listed = m == 0 and n < self.model.types[t].listed
+                    if not isinstance(source, NodeSource | TableSource | FieldSource):
+                        continue
+                    listed = m == 0 and n < self.model.types[t].listed
+                    if after:
+                        yield from (Hop(name) for name in self._single_links(source.hops))
+                    else:
                         yield from self._single(source.hops) if listed else source.hops
                     if isinstance(source, FieldSource):
                         yield GivenColumn(source.field)
-                    if isinstance(source, TableSource):
-                        text = self.model.schema.fields[source.field].text
-                        yield RowColumn(source.table, source.field) if text else FieldColumn(source.field)
+                    elif isinstance(source, TableSource) and self.model.schema.fields[source.field].text:
+                        yield RowColumn(source.table, source.field)
+                    elif isinstance(source, TableSource):
+                        yield from self._field_columns(after, source.field)
+
+    def _field_columns(self, after: bool, *names: str) -> Iterator[FieldColumn]:
+        """The columns of fields; those that all vertices have are found anew after growth."""
+        yield from (FieldColumn(name) for name in names if not (after and name in COMMON))
+
+    def _single_links(self, hops: tuple[Hop, ...]) -> Iterator[str]:
+        """The links to one vertex that lead along hops, those that lists are made of in place of these."""
+        schema = self.model.schema
+        for hop in hops:
+            name = schema.inverse_of(hop.link) or hop.link
+            if name in schema.links and not schema.links[name].many:
+                yield name
 
     def _noted(self) -> Iterator[Hashable]:
         """The columns that rounds fill, beside links and fields."""
@@ -143,10 +157,11 @@ class GrowthModel:
             yield from (ValueColumn(t, o) for o in range(len(types[t].outputs)))
             if types[t].reduction is not None:
                 yield NodeColumn(t)
-            for wanted in types[t].inputs:
-                for source in wanted.sources:
-                    if isinstance(source, NodeSource):
-                        yield from (ValueColumn(*producer) for producer in source.producers)
+        for t in (*during, *self.phases.after):
+            for source in (source for wanted in types[t].inputs for source in wanted.sources):
+                if isinstance(source, NodeSource):
+                    late = self.phases.after
+                    yield from (ValueColumn(p, o) for p, o in source.producers if p not in late)
         for kind in self.growth.kinds:
             yield from (ValueColumn(d.type, d.output) for d in kind.decisions if d.type >= 0)
 

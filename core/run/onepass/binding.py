@@ -20,7 +20,7 @@ from abw.core.ir.formats import COMMON, own_fields, own_links
 from abw.core.ir.model import Model
 from abw.core.ir.model import Table as Embedding
 from abw.core.ir.network import Network
-from abw.core.ir.schema import Comparison, Derived, Hop
+from abw.core.ir.schema import INVERSES, Comparison, Derived, Hop, Schema
 from abw.core.jit.pointers import Table
 from abw.core.run.onepass import bind as op
 from abw.core.run.onepass import jsonlines, queryplans, read
@@ -85,21 +85,27 @@ class JsonNames:
 @dataclass(frozen=True, slots=True)
 class Binding:
     """The `steps` (n, op.WIDTH) of a model's binding, which use so many `registers`; those that the format's
-    reader fills begin at `columns`. `members` (m, 256): which kinds steps mean; `vocabularies` by number;
-    `json` and `plans` (n, queryplans.OF_FIELD) are what those readers go by. Of a model that grows,
-    `given` says of each of its given columns which half of which register has it (-1: none), `lists` the
-    registers of its lists.
+    reader fills begin at `columns`. `kinds`: which kinds steps mean; `vocabularies` by number; `json` and
+    `plans` (n, queryplans.OF_FIELD) are what those readers go by. Of a model that grows, `given` says of each
+    of its given columns which half of which register has it (-1: none), `lists` the registers of its lists.
     """
 
     steps: NDArray[np.int64]
     registers: int
     columns: int
-    members: NDArray[np.bool_]
+    kinds: tuple[frozenset[str], ...]
     vocabularies: tuple[Table, ...]
     json: JsonNames | None = None
     plans: NDArray[np.int64] | None = None
     given: tuple[int, ...] = ()
     lists: tuple[int, ...] = ()
+
+    def members(self, names: Sequence[str]) -> NDArray[np.bool_]:
+        """Which kinds of these names steps mean, (m, 256)."""
+        found = np.zeros((len(self.kinds), _KINDS), np.bool_)
+        for row, kinds in zip(found, self.kinds, strict=True):
+            row[: len(names)] = [name in kinds for name in names]
+        return found
 
 
 def binding_of(
@@ -113,11 +119,11 @@ def binding_of(
 
     Errors: CannotPassError.
     """
-    return _Writer(model, network, program, columns, growth).binding()
+    return Writer(model, network, program, columns, growth).binding()
 
 
 @dataclass(slots=True)
-class _Writer:
+class Writer:
     """Steps while they are written."""
 
     model: Model
@@ -131,6 +137,21 @@ class _Writer:
     made: dict[Hashable, int] = field(default_factory=dict)
     free: int = 0
 
+    @property
+    def format(self) -> str:
+        """What a reader reads, if there is one."""
+        return self.model.data.format
+
+    @property
+    def schema(self) -> Schema:
+        """What instances are made of."""
+        return self.model.given
+
+    @property
+    def bound(self) -> Sequence[int]:
+        """The types that are bound."""
+        return self.growth.phases.before if self.growth else range(len(self.model.types))
+
     def binding(self) -> Binding:
         """Write one or more steps for each of `Binding.tables`, in order."""
         program, types = self.program, self.model.types
@@ -138,16 +159,9 @@ class _Writer:
         first = len(types) + len(names)
         self.free = first + len(self.columns)
         self.made |= {name: first + n for n, name in enumerate(self.columns)}
-        there = self.growth.phases.before if self.growth else range(len(types))
-        named = names_of([types[t] for t in there])
+        named = names_of([types[t] for t in self.bound])
         same: list[tuple[int, int]] = []
-        for t, node_type in enumerate(types):
-            mask = self._mask(node_type.kinds if t in there else ())
-            vertices = self._once(("kinds", mask), op.SELECT, mask)
-            for c in node_type.where if t in there else ():
-                how = (vertices, self._field(c.field), _COMPARED[c.comparison], c.value)
-                vertices = self._once(("where", *how), op.FILTER, *how)
-            same.append((t, vertices))
+        same += [(t, self.vertices(t)) for t in range(len(types))]
         for n, name in enumerate(program.links, len(types)):
             if name in named[0]:
                 same.append((n, self._link(name)))
@@ -159,14 +173,22 @@ class _Writer:
                 same.append((n, self._lookup(*lookup)))
         given, lists = self._grown()
         self.steps += [(op.SAME, to, register) for to, register in same]
-        json = self._json() if self.model.data.format == "json" else None
-        plans = self._plans() if self.model.data.format == "plans" else None
-        members = np.zeros((len(self.members), _KINDS), np.bool_)
-        for row, kinds in zip(members, self.members, strict=True):
-            row[[k for k, kind in enumerate(self.model.schema.kinds) if kind in kinds]] = True
+        json = self._json() if self.format == "json" else None
+        plans = self._plans() if self.format == "plans" else None
         steps = [(*step, *[0] * (op.WIDTH - len(step))) for step in self.steps]
         table = np.array(steps, np.int64).reshape(-1, op.WIDTH)
-        return Binding(table, self.free, first, members, tuple(self.vocabularies), json, plans, given, lists)
+        there = tuple(self.members), tuple(self.vocabularies)
+        return Binding(table, self.free, first, *there, json, plans, given, lists)
+
+    def vertices(self, t: int) -> int:
+        """The register of the vertices of a type; there are none unless it is bound."""
+        node_type, there = self.model.types[t], t in self.bound
+        mask = self._mask(node_type.kinds if there else ())
+        vertices = self._once(("kinds", mask), op.SELECT, mask)
+        for c in node_type.where if there else ():
+            how = (vertices, self._field(c.field), _COMPARED[c.comparison], c.value)
+            vertices = self._once(("where", *how), op.FILTER, *how)
+        return vertices
 
     def _grown(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """What `Binding.given` and `Binding.lists` say of a model that grows."""
@@ -241,7 +263,7 @@ class _Writer:
 
     def _link(self, name: str) -> int:
         """The register of a link: the reader's, every format's, or one that the model derives."""
-        schema = self.model.given
+        schema = self.schema
         if name in self.made:
             return self.made[name]
         if name in schema.derived:
@@ -255,10 +277,8 @@ class _Writer:
                 return self._once(name, op.EDGE, 0)
             case "last":
                 return self._once(name, op.EDGE, 1)
-            case "children":
-                return self._once(name, op.INVERSE, self._link("parent"))
-            case "arcs":
-                return self._once(name, op.INVERSE, self._link("to"))
+            case "children" | "arcs":
+                return self._once(name, op.INVERSE, self._link(INVERSES[name]))
             case "prev" | "next" if schema.format == "lattice":
                 return self._once(name, op.FOLLOWING, int(name == "next"), self._mask({"position"}))
             case "prev" | "next":
@@ -272,7 +292,7 @@ class _Writer:
     def _derived(self, name: str, made: Derived) -> int:
         if made.how == "reverse":
             return self._once(name, op.INVERSE, self._link(made.of))
-        members = self._mask(self.model.given.members(made.of))
+        members = self._mask(self.schema.members(made.of))
         if made.how != "all":
             return self._once(name, op.FOLLOWING, int(made.how == "next"), members)
         homes = self._once(("all", "list"), op.ALONG, -1, self._once("all", op.HOME), op.EVERY)

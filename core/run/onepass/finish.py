@@ -50,7 +50,8 @@ def plan(words: int) -> int:
     operands, several = batches * slots, (n + batches) * state[at.MOST_REDUCED]
     fields = longs_in(state, at.FIELDS)
     table = longs_at(state[at.TABLE], LAUNCH_PTR + 1)
-    state[at.ROW], state[at.ROWS_NOW] = take(words, n * width, 4), take(words, arenas, 4)
+    values = n * width + state[at.EARLIER]
+    state[at.ROW], state[at.ROWS_NOW] = take(words, values, 4), take(words, arenas, 4)
     table[TYPE], table[PTR] = state[at.BATCH_TYPE], state[at.BATCH_PTR]
     table[BASE], table[OPERAND_PTR] = take(words, batches * width, 4), take(words, batches + 1, 4)
     table[INDEX_PTR], table[INDEX] = take(words, operands + 1, 4), take(words, state[at.OPERANDS], 4)
@@ -62,8 +63,11 @@ def plan(words: int) -> int:
     if full(words):
         return MORE
     rows, head = ints_at(state[at.ROWS_NOW], arenas), ints_in(state, at.HEAD)
+    row, earlier = ints_at(state[at.ROW], values), ints_at(state[at.EARLIER_AT], state[at.EARLIER])
     for a in range(arenas):
         rows[a] = head[a]
+    for i in range(len(earlier)):
+        row[n * width + i] = earlier[i]
     constant_row = ints_at(state[at.CONSTANT_NOW], arenas * constants)
     given = ints_in(state, at.CONSTANT_ROW)
     for i in range(len(given)):
@@ -112,7 +116,7 @@ def plan(words: int) -> int:
         (int_table(state[at.LIST_FLOPS], types, slots), flops, longs_in(state, at.OTHER_FLOPS)),
         (bools_at(state[at.LOOSE], types), ints_at(spare, n)),
         at.ZERO != 0,
-        (rows, int_table(table[BASE], batches, width), ints_at(state[at.ROW], n * width)),
+        (rows, int_table(table[BASE], batches, width), row),
         (
             ints_at(table[OPERAND_PTR], batches + 1),
             ints_at(table[INDEX_PTR], operands + 1),

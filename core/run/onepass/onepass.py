@@ -31,6 +31,7 @@ from abw.core.run.onepass import bind, build, finish, schedule
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.binding import Binding, CannotPassError, binding_of, format_of
 from abw.core.run.onepass.growing import stages as grow
+from abw.core.run.onepass.growing.finished import finished_binding
 from abw.core.run.onepass.growing.growth import Growing
 from abw.core.run.onepass.rules import Rule, rule_of
 from abw.core.run.onepass.state import Stage
@@ -54,11 +55,12 @@ _PARTED = {"lattice": b"\n\x01\n"}
 def refusal(model: Model, networks: Networks, policy: Policy) -> str:
     """Return why calls of a model on the executor cpu go step by step; '' if they are one pass."""
     growth = networks.growth_model
+    late = _refusal(finished_binding, growth) if growth and growth.phases.after else ""
     for there, what in (
         (numba.config.DISABLE_JIT, "nothing is compiled (NUMBA_DISABLE_JIT)"),  # type: ignore[attr-defined]
         (networks.ops, "its nodes are operations (granularity op)"),
         (networks.fusion, "reductions are read in place (--fuse)"),
-        (growth and growth.phases.after, "the model grows, and types run after growth"),
+        (late, late),
         (
             growth and any(answer.fields for answer in model.answers.values()),
             "the model grows, and outputs have fields of vertices",
@@ -74,8 +76,13 @@ def refusal(model: Model, networks: Networks, policy: Policy) -> str:
 
 def texts_refusal(model: Model, networks: Networks) -> str:
     """Return why a model's texts are read by steps; '' if a pass reads them."""
+    return _refusal(_binding, model, networks)
+
+
+def _refusal(bind: Callable[..., object], *what: object) -> str:
+    """Why something cannot be bound to its data by steps; '' if it can."""
     try:
-        _binding(model, networks)
+        bind(*what)
     except CannotPassError as error:
         return str(error)
     return ""
@@ -103,7 +110,8 @@ class Pass:
         self._numbered = False
         executed: tuple[Stage, ...] = finish.walk, finish.results
         if growing is not None:
-            executed = grow.reserve, finish.walk, grow.begin, grow.go_on, grow.results
+            late = growing.run_after(self._space.copy(), rule.stages) if growing.model.phases.after else ()
+            executed = grow.reserve, finish.walk, grow.begin, grow.go_on, grow.order, *late, grow.results
         phases = {
             "construct": (build.construct,),
             "schedule": rule.stages,

@@ -24,7 +24,7 @@ Stage = Callable[[int], int]
 # else that the pass does not know; it goes on from where it is; growth needs more room.
 FINE, MORE, ROWS, WRONG, APART, OTHER, AGAIN, LARGER = range(8)
 
-_NUMBERS = 71
+_NUMBERS = 73
 # Words that are numbers.
 #
 # - The block: its address, its bytes, how many of them are taken, or would be (`NEXT`).
@@ -47,6 +47,7 @@ _NUMBERS = 71
 #   construction (`OWN`), its steps, nodes (3, n), where operands begin, operands, what stands for reductions;
 #   of successors, path lengths, heights, recurrent types' numbers and what rules keep; of the rows of values,
 #   of arenas' rows, of constants' rows; how many rows lists have, the plan's arithmetic in products and else.
+# - How many values have rows already, whose references are behind the nodes', and where these rows lie.
 (
     BLOCK, ROOM, NEXT,
     TEXT, SIZE, COUNT, FIRST, LAST, SEED, NUMBERS, MOST_VERTICES, IDS, ID_ROOM,
@@ -58,7 +59,7 @@ _NUMBERS = 71
     KIND_AT, COLUMNS_AT, LINES_AT, DATA_AT, VERTICES, NODES, OPERANDS, BATCHES, EDGES,
     SPACE, OWN, STEPS_NOW, NODE_AT, OPERAND_PTR, OPERAND, ALIAS,
     SUCC_PTR, SUCC, INDEGREE, LENGTH, HEIGHT, COLUMN, DOUBLES, ROW, ROWS_NOW,
-    CONSTANT_NOW, LISTED, PRODUCT_FLOPS_NOW, OTHER_FLOPS_NOW,
+    CONSTANT_NOW, LISTED, PRODUCT_FLOPS_NOW, OTHER_FLOPS_NOW, EARLIER, EARLIER_AT,
 ) = range(_NUMBERS)  # fmt: skip
 
 _ARRAYS = 50
@@ -125,7 +126,7 @@ def full(words: int) -> bool:
 
 
 @fragment
-def _run(words: int) -> int:
+def run_stages(words: int) -> int:
     """Run the `STAGES` from the `STAGE` on; how the last of them ends."""
     state = longs_at(words, WORDS)
     stages = longs_in(state, STAGES)
@@ -146,7 +147,7 @@ def answer(words: int, text: int, size: int, count: int) -> int:
     state = longs_at(words, WORDS)
     state[NEXT], state[TEXT], state[SIZE], state[COUNT] = 0, text, size, count
     state[STAGE] = 0
-    return _run(words)
+    return run_stages(words)
 
 
 @njit
@@ -158,4 +159,4 @@ def answer_text(words: int, text: NDArray[np.uint8], count: int) -> int:
 @njit
 def go_on(words: int) -> int:
     """Continue a pass that ended with AGAIN, or run its next phase."""
-    return _run(words)
+    return run_stages(words)

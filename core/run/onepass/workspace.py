@@ -64,7 +64,7 @@ class Workspace:
         growing: Growing | None = None,
     ) -> None:
         """Write what the model, the policy and the executor fix."""
-        self._executor, self._walking = executor, walking
+        self._executor, self._walking, self._kinds = executor, walking, model.schema.kinds
         self._table = Table(np.zeros(at.WORDS, np.int64))
         self.words: Longs = self._table.words
         network, program, memory = networks.cells, networks.program, walking.memory
@@ -148,6 +148,10 @@ class Workspace:
         self._table.point(word, to)
         self.words[word + 1] = len(to.words) if isinstance(to, Table) else to.size
 
+    def copy(self) -> Table:
+        """The words as they are."""
+        return Table(self.words.copy(), self._table)
+
     def stages(self, stages: Sequence[Stage]) -> Table:
         """The addresses of compiled stages."""
         return Table(np.array([address_of_code(stage) for stage in stages], np.int64))
@@ -175,7 +179,7 @@ class Workspace:
         vocabularies = _tables(binding.vocabularies)
         self.point(at.BINDING, binding.steps)
         self.point(at.REGISTERS, np.zeros(2 * binding.registers, np.int64))
-        self.point(at.MEMBERS, binding.members)
+        self.point(at.MEMBERS, binding.members(self._kinds))
         self.point(at.VOCABULARY, vocabularies)
         self.words[at.COLUMNS] = binding.columns
         if binding.json:

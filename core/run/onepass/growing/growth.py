@@ -20,10 +20,14 @@ from abw.core.graph.growing.share import LEAST_ROOM
 from abw.core.graph.growing.walk import code
 from abw.core.ir.cell import Shape
 from abw.core.ir.schema import Hop
+from abw.core.jit.decorators import address_of_code
 from abw.core.jit.pointers import Table
-from abw.core.run.onepass import finish
+from abw.core.run.onepass import bind, build, finish
+from abw.core.run.onepass import state as at
 from abw.core.run.onepass.binding import Binding
-from abw.core.run.onepass.growing import stages
+from abw.core.run.onepass.growing import after, stages
+from abw.core.run.onepass.growing.finished import finished_binding
+from abw.core.run.onepass.state import Stage
 
 Longs = NDArray[np.int64]
 # The shape of an output's values, and their type.
@@ -42,7 +46,7 @@ class Growing:
     def __init__(self, model: GrowthModel, rounds: CompiledRounds, limit: int) -> None:
         """Write what the model and the executor fix.
 
-        `limit`: from so much arithmetic on several threads are better.
+        `limit`: from so much arithmetic on several threads are better. Errors: CannotPassError.
         """
         self.model, self._rounds, self._limit = model, rounds, limit
         self.share = share = rounds.new_share()
@@ -66,12 +70,59 @@ class Growing:
             self.table.words[word] = number
         self.table.point(stages.SHARE, share.table)
         self._noted = [(t, o, columns[ValueColumn(t, o)]) for t, o in (*model.reduced, *model.read_before)]
+        self._noted_after: list[tuple[int, int, int]] = []
         self.outputs, self.produced, self.values = self._outputs(rounds.memory.lanes)
-        self.table.words[stages.COLUMNS] = len(columns) + len(self._noted)
+        self.table.words[stages.COLUMNS] = len(columns) + len(self._noted) + len(self._noted_after)
         bases = [(k, network.given.index(number)) for k, number in rounds.fields]
         self._point(stages.NOTED, np.array(self._noted, np.int64).ravel())
         self._point(stages.WIDE, rounds.wide.astype(np.int64))
         self._point(stages.BASES, np.array(bases, np.int64).ravel())
+        self._late: Table | None = None
+        if model.phases.after:
+            self._finished, self._gathered, self._program = finished_binding(model)
+
+    def run_after(self, late: Table, scheduled: Sequence[Stage]) -> tuple[Stage, ...]:
+        """The stages that run types after growth, which are scheduled by some of them.
+
+        `late`: a copy of the words of the passes, which these stages have for their own.
+        """
+        model, program, width = self.model, self._program, self.model.network.width
+        those = (after.gather, bind.bind, build.construct, after.divide, *scheduled, after.join)
+        addresses = [address_of_code(stage) for stage in (*those, finish.plan, finish.walk, after.note)]
+        nothing = np.zeros(0, np.int64)
+        arrays: dict[int, NDArray[Any]] = {
+            at.STAGES: np.array(addresses, np.int64),
+            at.STEPS: program.steps,
+            at.REDUCTIONS: program.reductions,
+            at.PRODUCERS: program.producers,
+            at.OWN_STATE: program.state,
+            at.GIVEN: nothing,
+            at.FIELDS: nothing,
+            at.BINDING: self._finished.steps,
+            at.REGISTERS: np.zeros(2 * self._finished.registers, np.int64),
+            at.HEAD: np.zeros(len(self._rounds.arenas.shape), np.int32),
+        }
+        for word, array in arrays.items():
+            late.point(word, np.ascontiguousarray(array))
+            late.words[word + 1] = array.size
+        late.words[at.SPACE_ROWS] = program.rows
+        late.words[at.ALIASING] = program.aliasing if program.nested else 0
+        late.words[at.DEDUP_FROM] = late.words[at.MOST_VERTICES] = at.ENDLESS
+        self._late = late
+        self.table.point(stages.AFTER, late)
+        early = [t not in model.phases.after for t in range(len(model.network.types))]
+        gathered = [
+            (register, isinstance(name, Hop), model.columns[name])
+            for name, register in self._gathered.items()
+        ]
+        values = [
+            [model.columns.get(ValueColumn(t, o), -1) for o in range(width)]
+            for t in range(len(model.network.types))
+        ]
+        self._point(stages.GATHERED, np.array(gathered, np.int64).ravel())
+        self._point(stages.EARLY, np.column_stack([early, values]).astype(np.int64).ravel())
+        self._point(stages.NOTED_AFTER, np.array(self._noted_after, np.int64).ravel())
+        return (after.run_after,)
 
     def _outputs(self, lanes: int) -> tuple[Longs, Longs, list[Values]]:
         """What `finish` and `stages` say of outputs and producers, and the values that outputs have.
@@ -92,8 +143,12 @@ class Growing:
                 column = noted.get((t, o), -1)
                 if t in model.phases.during:
                     column = model.columns[ValueColumn(t, o)]
+                elif t in model.phases.after:
+                    column = noted.get((t, o), len(model.columns) + len(noted))
+                    noted[t, o] = column
+                    self._noted_after.append((t, o, column))
                 elif column < 0:
-                    column = noted[t, o] = len(model.columns) + len(self._noted)
+                    column = noted[t, o] = len(model.columns) + len(noted)
                     self._noted.append((t, o, column))
                 produced.append((column, int(arena[t, o]), -1))
             floats, matrix = floats_of(shape), shape[0] if len(shape) == 2 else 1
@@ -161,6 +216,8 @@ class Growing:
         wanted = [[name in some for name in kinds] for some in self._wanted]
         self._point(stages.KINDS, np.array(wanted, np.uint8))
         self.share.number_kinds(kinds)
+        if self._late is not None:
+            self._late.point(at.MEMBERS, self._finished.members(kinds))
 
     def alone(self, instances: int) -> bool:
         """Whether so many instances are grown by one thread."""

@@ -1,10 +1,14 @@
 """The stages of a model that grows: around the first plan, which is of what is given alone.
 
-`reserve` stands behind the plan, `begin`, `go_on` and `results` behind its run. Vertices grow by the compiled
-walk of `abw.core.graph.growing.walk`, in columns that lie in the block.
+`reserve` stands behind the plan, `begin`, `go_on`, `order` and `results` behind its run; before `results` are
+those of types after growth (`after`). Vertices grow by the compiled walk of `abw.core.graph.growing.walk`, in
+columns that lie in the block.
 """
 
 from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
 
 from abw.core.data.vertices import _order
 from abw.core.graph.growing import state as grown
@@ -26,23 +30,34 @@ from abw.core.jit.addresses import (
 from abw.core.jit.decorators import entry, fragment
 from abw.core.run.onepass import build, finish
 from abw.core.run.onepass import state as at
-from abw.core.run.onepass.state import AGAIN, APART, FINE, LARGER, MORE, WRONG, full, take
+from abw.core.run.onepass.state import AGAIN, APART, FINE, LARGER, MORE, OTHER, WRONG, full, take
+
+Longs = NDArray[np.int64]
 
 # Words that the growth of a model has beside those of a pass.
 #
 # - The state of the walk, and the walk; how many columns there are, and the register of the vertices that
 #   instances begin at; for how many new vertices of an instance there is room, how many it begins
 #   with; how many come to be between two looks for Ctrl-C.
-# - Of bound instances where their columns lie (0: instances are texts), and how long these are.
+# - Of bound instances where their columns lie (0: instances are texts), and how long these are. Words of the
+#   pass of types after growth (`after`), 0 without. Of finished instances where their vertices' order, the
+#   place of each vertex in it, and the first of each instance lie.
 # - The column of what `best` chooses, -1 without.
 # - Arrays: by given column half a register (`Binding.given`), and from where on it counts (a field: its
 #   rows); the registers of lists; type, output and column of what is noted of nodes before growth; by arena
 #   how many rows a vertex takes; bases of constants and the fields that they are; which kinds decide, and
-#   by output that is a decision which have it (n, kinds).
-_NUMBERS = 10
-SHARE, WALK, COLUMNS, ROOTS, PER_INSTANCE, STARTS, QUOTA, COLUMNS_AT, LENGTH, BEST = range(_NUMBERS)
-_ARRAYS = 6
-FROM, LISTS, NOTED, WIDE, BASES, KINDS = range(_NUMBERS, _NUMBERS + 2 * _ARRAYS, 2)
+#   by output that is a decision which have it (n, kinds). For types after growth: columns and the registers
+#   that they go to (n, OF_GATHERED); of each type whether it is an earlier one, and the columns of its values
+#   (T, 1 + W); as NOTED what is noted of types after growth.
+_NUMBERS = 14
+(
+    SHARE, WALK, COLUMNS, ROOTS, PER_INSTANCE, STARTS, QUOTA, COLUMNS_AT, LENGTH, BEST,
+    AFTER, ORDER_AT, PLACE_AT, START_AT,
+) = range(_NUMBERS)  # fmt: skip
+_ARRAYS = 9
+FROM, LISTS, NOTED, WIDE, BASES, KINDS, GATHERED, EARLY, NOTED_AFTER = range(
+    _NUMBERS, _NUMBERS + 2 * _ARRAYS, 2
+)
 WORDS = _NUMBERS + 2 * _ARRAYS
 
 # Of a producer, in `PRODUCED`: the column of rows, and their arena; of a decision the column of choices, and
@@ -151,7 +166,8 @@ def begin(words: int) -> int:
     if _decides(words):
         share[grown.GIVEN_LAST] = given
     _give(words)
-    _note(words)
+    if not note_rows(words, longs_in(own, NOTED), at.ZERO):
+        return OTHER
     bases, fields, told = longs_in(share, grown.BASES), longs_in(own, BASES), longs_in(state, at.FIELDS)
     for b in range(0, len(fields), 2):
         bases[fields[b]] = told[fields[b + 1] * build.OF_FIELD + build.TO]
@@ -199,24 +215,39 @@ def _give(words: int) -> None:
 
 
 @fragment
-def _note(words: int) -> None:
-    """Note the rows of what was computed before growth, in the columns of the vertices."""
+def note_rows(words: int, noted: Longs, order_at: int) -> bool:
+    """Note the rows of what was computed, in the columns of the vertices: of those that lie at an address in
+    the order of the nodes' vertices, or (0) of these themselves. False for a constant without a row.
+
+    `noted` are types, outputs and columns (n * 3).
+    """
     state = longs_at(words, at.WORDS)
     own = longs_at(state[at.GROWTH], WORDS)
-    share, noted = longs_at(own[SHARE], grown.WORDS), longs_in(own, NOTED)
-    types, width, shift = state[at.TYPES], state[at.WIDTH], state[at.SHIFT]
+    share, types, width, shift = (
+        longs_at(own[SHARE], grown.WORDS),
+        state[at.TYPES],
+        state[at.WIDTH],
+        state[at.SHIFT],
+    )
     found, start = long_table(state[at.OWN], types + 1, FIELDS), longs_in(state, at.START)
     span = start[state[at.LAST]] - start[state[at.FIRST]] + BEFORE
     space = int_table(state[at.SPACE], state[at.SPACE_ROWS], span)
     alias, row = ints_at(state[at.ALIAS], found[types, PLACES] << shift), ints_at(state[at.ROW], at.ENDLESS)
+    order = ints_at(order_at, at.ENDLESS)
     for i in range(0, len(noted), 3):
         t, o, out = noted[i], noted[i + 1], column(share, noted[i + 2])
         for c in range(found[t, COUNT]):
+            vertex = space[t, c] - BEFORE + at.ZERO
+            if order_at != 0:
+                vertex = order[vertex] + at.ZERO
             if found[t, ROWS] < 0:
-                out[space[t, c] - BEFORE + 1] = row[(found[t, FIRST] + c) * width + o]
+                out[vertex + 1] = row[(found[t, FIRST] + c) * width + o]
             else:
                 reference = alias[((found[t, PLACES] + c) << shift) + o] + at.ZERO
-                out[space[t, c] - BEFORE + 1] = finish.row_of(words, reference, t, o)
+                out[vertex + 1] = finish.row_of(words, reference, t, o)
+                if out[vertex + 1] < 0:
+                    return False
+    return True
 
 
 @entry
@@ -234,24 +265,32 @@ def go_on(words: int) -> int:
 
 
 @entry
-def results(words: int) -> int:
-    """Copy what each output has, in the order of finished instances' vertices."""
+def order(words: int) -> int:
+    """Find the order in which finished instances have their vertices, and what `best` chose at these."""
     state = longs_at(words, at.WORDS)
     own = longs_at(state[at.GROWTH], WORDS)
     share, count = longs_at(own[SHARE], grown.WORDS), state[at.LAST] - state[at.FIRST]
     n = share[grown.NEXT]
-    places = take(words, n, 4), take(words, n, 4), take(words, count + 2, 8)
+    own[ORDER_AT], own[PLACE_AT] = take(words, n, 4), take(words, n, 4)
+    own[START_AT] = take(words, count + 2, 8)
     if full(words):
         return MORE
-    start = longs_at(places[2], count + 2)
+    start = longs_at(own[START_AT], count + 2)
     for i in range(count + 2):
         start[i] = 0
     instance = ints_at(share[grown.BLOCK] + 4 * (share[grown.INSTANCE] * share[grown.STRIDE] + 1), n)
-    _order(instance, n, start, ints_at(places[0], n), ints_at(places[1], n))
+    _order(instance, n, start, ints_at(own[ORDER_AT], n), ints_at(own[PLACE_AT], n))
     if own[BEST] >= 0:
         _choose_best(words)
+    return FINE
+
+
+@entry
+def results(words: int) -> int:
+    """Copy what each output has, in the order of finished instances' vertices."""
+    state = longs_at(words, at.WORDS)
     for k in range(0, state[at.OUTPUTS + 1], finish.OF_OUTPUT):
-        ends = _output(words, k, places[0], places[2])
+        ends = _output(words, k)
         if ends != FINE:
             return ends
     return FINE
@@ -296,12 +335,12 @@ def _found(words: int, p: int, vertex: int) -> int:
 
 
 @fragment
-def _output(words: int, k: int, order_at: int, start_at: int) -> int:
-    """Copy one output of finished instances, whose vertices are in this order, and begin there."""
+def _output(words: int, k: int) -> int:
+    """Copy one output of finished instances."""
     state = longs_at(words, at.WORDS)
-    count = state[at.LAST] - state[at.FIRST]
-    start, output = longs_at(start_at, count + 1), longs_at(state[at.OUTPUTS] + 8 * k, finish.OF_OUTPUT)
-    order, values = ints_at(order_at, start[count]), 0
+    own, count = longs_at(state[at.GROWTH], WORDS), state[at.LAST] - state[at.FIRST]
+    start, output = longs_at(own[START_AT], count + 1), longs_at(state[at.OUTPUTS] + 8 * k, finish.OF_OUTPUT)
+    order, values = ints_at(own[ORDER_AT], start[count]), 0
     for q in range(start[count]):
         for p in range(output[finish.BEGIN], output[finish.END]):
             values += _found(words, p, order[q]) != NOTHING
