@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from statistics import median
+from typing import TypeVar
 
 from abw.core.exec.cpu.profile.profile import peak_meter
 from abw.core.exec.cpu.target import TargetName
 
+K = TypeVar("K", bound=Hashable)
 Work = Callable[[], object]
 Timer = Callable[[], float]
 
@@ -23,20 +25,20 @@ def interleaved(
 
 
 def rounds(
-    contenders: Mapping[str, Work],
+    contenders: Mapping[K, Work],
     runs: int,
     timer: Timer = time.thread_time,
     *,
     warming: int = 0,
-    timers: Mapping[str, Timer] | None = None,
-) -> dict[str, list[float]]:
+    timers: Mapping[K, Timer] | None = None,
+) -> dict[K, list[float]]:
     """The seconds of each contender in each of `runs` rounds in which all take turns.
 
     Times are this thread's CPU time, or by `timer`; those of some contenders by `timers`. A turn begins with
     `warming` calls that do not count: a stream of mini-batches finds its weights in the caches, which another
     contender would have evicted.
     """
-    taken: dict[str, list[float]] = {name: [] for name in contenders}
+    taken: dict[K, list[float]] = {name: [] for name in contenders}
     for _ in range(runs):
         for name, work in contenders.items():
             clock = (timers or {}).get(name, timer)
@@ -45,6 +47,17 @@ def rounds(
             start = clock()
             work()
             taken[name].append(clock() - start)
+    return taken
+
+
+def pooled(
+    contenders: Mapping[str, Sequence[Work]], runs: int, timer: Timer, *, warming: int
+) -> dict[str, list[float]]:
+    """The seconds of contenders with several works each, in turns (see `rounds`), without the first round."""
+    work = {(name, i): one for name, works in contenders.items() for i, one in enumerate(works)}
+    taken: dict[str, list[float]] = {name: [] for name in contenders}
+    for (name, _), found in rounds(work, runs + 1, timer, warming=warming).items():
+        taken[name] += found[1:]
     return taken
 
 

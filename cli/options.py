@@ -71,46 +71,19 @@ def words(tags: list[str] | None) -> list[str] | None:
     return tags
 
 
-def _spec(help: str, callback: Callable[..., Any], complete: Callable[..., Any], **more: Any) -> Any:  # noqa: ANN401
-    return typer.Argument(
-        **{"metavar": "SPEC", **more}, help=help, callback=callback, autocompletion=complete
-    )
+def _spec(help: str, callback: Callable[..., Any], metavar: str = "SPEC") -> Any:  # noqa: ANN401
+    complete = completion.specs if callback is found else completion.specs_and_programs
+    return typer.Argument(metavar=metavar, help=help, callback=callback, autocompletion=complete)
 
 
-Spec = Annotated[
-    Path,
-    _spec("The model's YAML file, or the name of a shipped one (`abw specs`).", found, completion.specs),
-]
-SpecOrProgram = Annotated[
-    Path,
-    _spec(
-        "The model's YAML file, the name of a shipped one, or program.py:function (docs/programs.md).",
-        found_or_program,
-        completion.specs_and_programs,
-    ),
-]
-SpecsOrPrograms = Annotated[
-    list[Path],
-    _spec(
-        "YAML files, names of shipped models, or program.py:function (docs/programs.md).",
-        found_or_programs,
-        completion.specs_and_programs,
-        metavar="SPEC...",
-    ),
-]
-SpecOrProgramOrNone = Annotated[
-    Path | None,
-    _spec(
-        "The model's YAML file, the name of a shipped one, or program.py:function (docs/programs.md).",
-        found_or_program,
-        completion.specs_and_programs,
-        metavar="[SPEC]",
-    ),
-]
-SpecOrNone = Annotated[
-    Path | None,
-    _spec("The model's YAML file, or the name of a shipped one.", found, completion.specs, metavar="[SPEC]"),
-]
+_ANY = "The model's YAML file, the name of a shipped one, or program.py:function (docs/programs.md)."
+_SHIPPED = "The model's YAML file, or the name of a shipped one"
+_SEVERAL = "YAML files, names of shipped models, or program.py:function (docs/programs.md)."
+Spec = Annotated[Path, _spec(f"{_SHIPPED} (`abw specs`).", found)]
+SpecOrNone = Annotated[Path | None, _spec(f"{_SHIPPED}.", found, "[SPEC]")]
+SpecOrProgram = Annotated[Path, _spec(_ANY, found_or_program)]
+SpecOrProgramOrNone = Annotated[Path | None, _spec(_ANY, found_or_program, "[SPEC]")]
+SpecsOrPrograms = Annotated[list[Path], _spec(_SEVERAL, found_or_programs, "SPEC...")]
 
 # How policies are named everywhere: by a name, a learned one's .json, your own class or .py file.
 POLICY = "NAME|FILE|MODULE:CLASS"

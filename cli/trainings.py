@@ -66,7 +66,7 @@ def charts_of(*trainings: StoredTraining) -> list[Chart]:
 
     title = " and ".join(dict.fromkeys(str(each.about["model"]) for each in trainings))
     metrics = dict.fromkeys(name for each in trainings for name in each.metrics)
-    return curve_charts(title, {each.name: each.rows for each in trainings}, tuple(metrics))
+    return curve_charts(title, {each.name: each.rows for each in trainings}, metrics)
 
 
 def show_curves(*trainings: StoredTraining) -> None:

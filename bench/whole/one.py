@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
@@ -17,7 +18,7 @@ from abw.bench.pytorch.alone import by_numpy, by_script, by_torch, scripted
 from abw.bench.pytorch.install import torch_or_none
 from abw.bench.pytorch.trees import Trees
 from abw.bench.rows import Row, Rows
-from abw.bench.timing import Work, rounds
+from abw.bench.timing import Work, pooled
 from abw.core.api import LoadedModel, load
 from abw.core.base.errors import AbwError
 
@@ -79,26 +80,23 @@ def _row(
         trees = list(islice((line.rstrip("\n") for line in lines if line.count("(") == nodes), TREES))
     if not trees:
         raise AbwError(f"no tree in {file} has {nodes} nodes", hint="--nodes 37: with n leaves it has 2n - 1")
-    work: dict[str, Work] = {}
+    work: dict[str, list[Work]] = defaultdict(list)
     script = scripted(torch) if torch else None
-    for i, tree in enumerate(trees):
+    for tree in trees:
         instances = model.read([tree])
         graph = model.graph(instances)
-        work |= {
-            f"text {i}": partial(model, [tree]),
-            f"tuples {i}": partial(model, [_tuples(tree)]),
-            f"ordinary {i}": partial(model, instances),
-            f"kernels {i}": partial(model.run, model.plan(graph)),
-        }
+        work["text"].append(partial(model, [tree]))
+        work["tuples"].append(partial(model, [_tuples(tree)]))
+        work["ordinary"].append(partial(model, instances))
+        work["kernels"].append(partial(model.run, model.plan(graph)))
         if answer:
-            work[f"library {i}"] = partial(answer, tree.encode())
+            work["library"].append(partial(answer, tree.encode()))
         if torch:
             given = Trees(torch, model.network, model.params, graph, instances)
-            work[f"numpy {i}"], work[f"torch {i}"] = by_numpy(given), by_torch(given)
-            work[f"script {i}"] = by_script(given, script)
-    taken: dict[str, list[float]] = {}
-    for name, found in rounds(work, runs + 1, time.perf_counter, warming=3).items():
-        taken.setdefault(name.split()[0], []).extend(found[1:])
+            work["numpy"].append(by_numpy(given))
+            work["torch"].append(by_torch(given))
+            work["script"].append(by_script(given, script))
+    taken = pooled(work, runs, time.perf_counter, warming=3)
     tenths = quantiles(taken["text"], n=10, method="inclusive")
     others = taken.keys() & {"library", "numpy", "torch", "script"}
     return Row(

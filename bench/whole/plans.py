@@ -15,7 +15,7 @@ from abw.bench.options import SPECS, Runs, SpecsDir, numeric
 from abw.bench.pytorch.install import torch_or_none
 from abw.bench.pytorch.plans import Bao, nodes_of
 from abw.bench.rows import Row, Rows
-from abw.bench.timing import interleaved, rounds
+from abw.bench.timing import Work, interleaved, pooled
 from abw.core.api import load
 from abw.core.data.instances import Instances
 from abw.core.data.read import read
@@ -43,24 +43,17 @@ def plans(
     for count in plans:
         drawn = random.Random(count)
         calls = [[json.dumps([{"Plan": plan(drawn, nodes)}]) for _ in range(count)] for _ in range(8)]
-        work: dict[str, Any] = {}
-        for i, texts in enumerate(calls):
-            work[f"abw {i}"] = partial(model, texts)
-            if network:
-                tensors = network.padded([nodes_of(json.loads(text)) for text in texts])
-                work[f"torch {i}"] = partial(_without_gradient, torch, network, texts)
-                work[f"network {i}"] = partial(_tensors, torch, network, tensors)
-        wall = rounds(work, max(runs // len(calls), 2), time.perf_counter, warming=1)
-        cpu = rounds(work, max(runs // len(calls), 2), time.process_time, warming=1)
-
-        def taken(name: str, times: dict[str, list[float]] = wall) -> float:
-            return median(t for key, found in times.items() if key.split()[0] == name for t in found)
-
-        beside = {}
+        work: dict[str, list[Work]] = {"": [partial(model, texts) for texts in calls]}
         if network:
-            beside = {"torch_seconds": taken("torch"), "network_seconds": taken("network")}
-            beside["torch_cpu_seconds"] = taken("torch", cpu)
-        yield Row("", plans=count, nodes=nodes, seconds=taken("abw"), cpu_seconds=taken("abw", cpu), **beside)
+            work["torch_"] = [partial(_without_gradient, torch, network, texts) for texts in calls]
+            padded = (network.padded([nodes_of(json.loads(text)) for text in texts]) for texts in calls)
+            work["network_"] = [partial(_tensors, torch, network, tensors) for tensors in padded]
+        times = max(runs // len(calls), 2)
+        wall = pooled(work, times, time.perf_counter, warming=1)
+        cpu = pooled(work, times, time.process_time, warming=1)
+        taken = {f"{name}seconds": median(found) for name, found in wall.items()}
+        taken |= {f"{name}cpu_seconds": median(cpu[name]) for name in ("", "torch_") if name in cpu}
+        yield Row("", plans=count, nodes=nodes, **taken)
 
 
 def _reading(nodes: int, runs: int) -> Rows:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from abw.cli import completion, options
-from abw.cli.console import counted, duration, grid, say_random, show
+from abw.cli.console import Columns, counted, duration, grid, say_random, show, table
 from abw.cli.groups import filled, group, option
 
 if TYPE_CHECKING:
@@ -128,12 +128,12 @@ def save_charts(found: Sequence[Chart], path: Path) -> None:
 
 def size_table(title: str, rows: Sequence[dict[str, Any]]) -> Any:  # noqa: ANN401
     """Tabulate the mean batches of a mini-batch, a column for each size."""
-    table = grid(title, *(str(row["batch"]) for row in rows))
-    table.add_row("lower bound", *(_short(row["lower_bound"] / row["mini_batches"]) for row in rows))
+    made = grid(title, *(str(row["batch"]) for row in rows))
+    made.add_row("lower bound", *(_short(row["lower_bound"] / row["mini_batches"]) for row in rows))
     for i, policy in enumerate(rows[0]["policies"]):
         means = (row["policies"][i]["batches"] / row["mini_batches"] for row in rows)
-        table.add_row(policy["policy"], *map(_short, means))
-    return table
+        made.add_row(policy["policy"], *map(_short, means))
+    return made
 
 
 def _print(report: dict[str, Any], plot: Path | None) -> None:
@@ -179,30 +179,30 @@ def _print(report: dict[str, Any], plot: Path | None) -> None:
 
 
 def _policies(report: dict[str, Any]) -> Any:  # noqa: ANN401
-    several, without = len(report["seeds"]) > 1, report["without_passes"]
-    costs = report["cost"] is not None
-    columns = ["policy", "batches", "to the bound", *(["worst"] if several else [])]
-    columns += ["cost"] if costs else []
-    columns += ["without passes"] if without else []
-    tight = report["tight_bound"]
-    fsm = any(p["states"] is not None or p["train_seconds"] is not None for p in report["policies"])
-    table = grid(*columns, "ns a node", *(["states", "unseen", "training"] if fsm else []))
+    without, tight, costs = report["without_passes"], report["tight_bound"], report["cost"] is not None
     before = {p["policy"]: p["batches"] for p in without["policies"]} if without else {}
     proven = [p["at_least"] for p in report["policies"] if p["at_least"] is not None and not costs]
     least = max(report["lower_bound"], tight or 0, *proven)
-    for p in sorted(report["policies"], key=lambda p: p["cost" if costs else "batches"]):
-        learned = p["train_seconds"] is not None
-        name = f"{p['policy']} ({p['picked']})" if p["picked"] else p["policy"]
-        row = [name, _proven(p, least), _ratio(p["batches"] / tight if tight else p["ratio"])]
-        row += [_ratio(p["worst_ratio"])] if several else []
-        row += [f"{p['cost']:.4g}"] if costs else []
-        row += [_short(before[p["policy"]])] if without else []
-        row += [f"{p['ns_per_node']:.0f}"]
-        if fsm:
-            row += [_short(p[key]) if p["states"] is not None else "" for key in ("states", "unseen_states")]
-            row += [duration(p["train_seconds"]) if learned else ""]
-        table.add_row(*row)
-    return table
+
+    def states(key: str) -> Callable[[Any], str]:
+        return lambda p: _short(p[key]) if p["states"] is not None else ""
+
+    columns: Columns = {
+        "policy": lambda p: f"{p['policy']} ({p['picked']})" if p["picked"] else p["policy"],
+        "batches": lambda p: _proven(p, least),
+        "to the bound": lambda p: _ratio(p["batches"] / tight if tight else p["ratio"]),
+    }
+    if len(report["seeds"]) > 1:
+        columns["worst"] = lambda p: _ratio(p["worst_ratio"])
+    if costs:
+        columns["cost"] = "cost:.4g"
+    if without:
+        columns["without passes"] = lambda p: _short(before[p["policy"]])
+    columns["ns a node"] = "ns_per_node:.0f"
+    if any(p["states"] is not None or p["train_seconds"] is not None for p in report["policies"]):
+        columns |= {"states": states("states"), "unseen": states("unseen_states")}
+        columns["training"] = lambda p: "" if p["train_seconds"] is None else duration(p["train_seconds"])
+    return table(sorted(report["policies"], key=lambda p: p["cost" if costs else "batches"]), columns)
 
 
 def _proven(policy: dict[str, Any], least: float) -> str:

@@ -15,9 +15,11 @@ from abw.core.exec.cuda.available import Finding, inspect
 
 def examine() -> list[Finding]:
     """Look at the interpreter, the packages, the processor, BLAS, the GPU, its compiler and Graphviz."""
+    python = f"{platform.python_version()} on {platform.platform()}"
+    packages = ("abw", "numpy", "numba", "llvmlite", "pyyaml", "typer", "rich", "graphviz")
     return [
-        _python(),
-        *_packages(),
+        Finding("python", True, python),
+        *map(_package, packages),
         _processor(),
         _blas(),
         _compiler_cache(),
@@ -27,19 +29,11 @@ def examine() -> list[Finding]:
     ]
 
 
-def _python() -> Finding:
-    return Finding("python", True, f"{platform.python_version()} on {platform.platform()}")
-
-
-def _packages() -> list[Finding]:
-    findings = []
-    for package in ("abw", "numpy", "numba", "llvmlite", "pyyaml", "typer", "rich", "graphviz"):
-        try:
-            findings.append(Finding(package, True, version(package)))
-        except PackageNotFoundError:
-            how = install() if package == "abw" else f"pip install {package}"
-            findings.append(Finding(package, False, "absent", how))
-    return findings
+def _package(name: str) -> Finding:
+    try:
+        return Finding(name, True, version(name))
+    except PackageNotFoundError:
+        return Finding(name, False, "absent", install() if name == "abw" else f"pip install {name}")
 
 
 def _processor() -> Finding:
@@ -68,9 +62,8 @@ def _compiler_cache() -> Finding:
     from abw.core.jit import decorators
 
     folder = os.environ.get("NUMBA_CACHE_DIR") or os.path.dirname(decorators.__file__)  # noqa: PTH120
-    if os.access(folder, os.W_OK):
-        return Finding("compiled code", True, "kept between runs")
-    return Finding("compiled code", True, "kept in the user's cache folder")
+    kept = "between runs" if os.access(folder, os.W_OK) else "in the user's cache folder"
+    return Finding("compiled code", True, f"kept {kept}")
 
 
 def _kernels() -> Finding:

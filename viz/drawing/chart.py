@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, floor, log10
@@ -58,7 +58,7 @@ class Chart:
 
 
 def curve_charts(
-    title: str, curves: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str]
+    title: str, curves: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Iterable[str]
 ) -> list[Chart]:
     """How trainings went: a chart of the loss, then one a metric; accuracy over all and over roots share one.
 
