@@ -95,6 +95,12 @@ def is_compiled(function: Callable[..., Any]) -> bool:
     return cache is None or cache.filled
 
 
+def is_on_disk(function: Callable[..., Any]) -> bool:
+    """Whether a function of `njit` has machine code on disk."""
+    cache = _cache_of(function)
+    return cache is not None and cache.kept and is_compiled(function)
+
+
 def _compiled(function: F, options: dict[str, Any]) -> F:
     options = OPTIONS | options
     compiled: Any = numba.njit(**options)(function)

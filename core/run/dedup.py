@@ -82,6 +82,15 @@ class Deduplicator(Patience):
         self.note(len(graph), graph.type_sizes - made.type_sizes, self.looked_at)
         return made
 
+    def begins(self, most: NDArray[np.integer[Any]]) -> bool:
+        """Whether a mini-batch, of at most so many nodes a vertex, is to be looked at instead of passed.
+
+        One that is not, since looking has not paid lately, counts as begun.
+        """
+        if self.pause:
+            return self.begin()
+        return max(int(most.sum()), self.grown) >= LEAST_NODES
+
     def looks_where_grows(self, before: int) -> bool:
         """Whether to look at a mini-batch that grows, which has so many nodes `before`."""
         return self.mode == "on" or max(before, self.grown) >= LEAST_NODES

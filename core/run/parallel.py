@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from threading import Lock
 from typing import Any, NoReturn
 
@@ -26,7 +26,6 @@ from abw.core.plan.counts import Counts
 from abw.core.policy.schedule import Policy
 from abw.core.run.checks import refuse_values
 from abw.core.run.columns import columns_of
-from abw.core.run.dedup import LEAST_NODES
 from abw.core.run.minibatches import (
     MiniBatch,
     Passed,
@@ -78,22 +77,13 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
-    """A mini-batch that a pass is to run."""
-
-    window: int
-    first: int
-    last: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Share:
-    """Mini-batches of a part for one thread; when they have run, what they gave, the seconds they took by
-    phase, and the error that ended them.
+    """Mini-batches of a part for one thread, planned or (a window) for a pass; when they have run, what they
+    gave, the seconds they took by phase, and the error that ended them.
     """
 
     part: Part
-    batches: Sequence[MiniBatch | _Turn]
+    batches: Sequence[MiniBatch | Window]
     found: Sequence[Done] = ()
     clock: Clock | None = None
     error: AbwError | None = None
@@ -143,36 +133,31 @@ class PartRunner:
         have grown.
         """
         left = part.workload.growing is None or self.looked_at or self.check_finite
-        if part.workload.model.growth and left:
+        if self.passes is None or (part.workload.model.growth and left):
             return None
-        return self.passes.of(self.policy, executor, len(part.windows)) if self.passes else None
+        return self.passes.of(self.policy, executor, len(part.windows))
+
+    def _windows(self, part: Part, made: Pass | None) -> Iterator[tuple[bool, Window]]:
+        """Yield each mini-batch of a part, and whether a pass runs it, which looks for no equal nodes."""
+        equal, instances = part.workload.networks.equal, part.workload.instances
+        types = Counter(kind for t in part.workload.model.types for kind in t.kinds)
+        most = np.array([types[kind] for kind in instances.schema.kinds])  # nodes of a vertex
+        for number, (first, last) in enumerate(part.windows):
+            kinds = instances.kind[instances.start[first] : instances.start[last]]
+            looks = made is not None and equal is not None and equal.begins(most[kinds])
+            yield made is not None and not looks, (number, (first, last))
 
     def _one_by_one(self, part: Part) -> Iterator[Done]:
         made = self._pass(self.executor, part)
-        if made is None:
-            yield from self._planned(part, enumerate(part.windows))
-            return
-        turns = ((window, _takes(part.workload, window)) for window in enumerate(part.windows))
-        turn = next(turns, None)
-
-        def others() -> Iterator[Window]:
-            """Up to the next mini-batch that the pass takes."""
-            nonlocal turn
-            while turn and not turn[1]:
-                yield turn[0]
-                turn = next(turns, None)
-
-        while turn:
-            if not turn[1]:
-                yield from self._planned(part, others())
+        for passed, windows in groupby(self._windows(part, made), itemgetter(0)):
+            if made is None or not passed:
+                yield from self._planned(part, (window for _, window in windows))
                 continue
-            (number, (first, last)), _ = turn
-            done = self._passed(made, part, _Turn(number, first, last), self.clock)
-            if done:
-                yield done
-            else:
-                yield from self._planned(part, [turn[0]], unequal=True)
-            turn = next(turns, None)
+            for _, window in windows:
+                if done := self._passed(made, part, window, self.clock):
+                    yield done
+                else:
+                    yield from self._planned(part, [window], unequal=True)
 
     def _planned(self, part: Part, windows: Iterable[Window], *, unequal: bool = False) -> Iterator[Done]:
         """Run mini-batches by graph, schedule and plan."""
@@ -200,18 +185,20 @@ class PartRunner:
         return Done(batch, nodes, result.counts, lambda: result, columns)
 
     def _passed(
-        self, made: Pass, part: Part, turn: _Turn, clock: Times, *, copied: bool = False
+        self, made: Pass, part: Part, window: Window, clock: Times, *, copied: bool = False
     ) -> Done | None:
         """Run a mini-batch by a pass; None where it has to be planned."""
-        columns = made.bound(part.workload, turn.first, turn.last, clock)
+        number, (first, last) = window
+        columns = made.bound(part.workload, first, last, clock)
         if columns is None:
             return None
         if not (self.looked_at or self.check_finite):
-            batch = MiniBatch(turn.window, turn.first, turn.last, _UNSEEN)
-            return Done(batch, 0, _NO_COUNTS, _nothing, partial(_given, columns))
-        what = made.passed(part.workload, turn.first, turn.last, copied=copied)
+            return Done(
+                MiniBatch(number, first, last, _UNSEEN), 0, _NO_COUNTS, _nothing, partial(_given, columns)
+            )
+        what = made.passed(part.workload, first, last, copied=copied)
         counts, result = Counts(what.batches, what.batches, 0, 0), made.result(what)
-        batch = MiniBatch(turn.window, turn.first, turn.last, what)
+        batch = MiniBatch(number, first, last, what)
         if self.check_finite:
             refuse_values(batch, result(), part.workload.instances)
         return Done(batch, what.nodes, counts, result, partial(_given, columns))
@@ -237,13 +224,13 @@ class PartRunner:
                     unequal=unequal,
                 )
 
-        def batches(part: Part) -> Iterator[MiniBatch | _Turn]:
-            for number, (first, last) in enumerate(part.windows):
-                if self._pass(turn[0], part) and _takes(part.workload, (number, (first, last))):
-                    yield _Turn(number, first, last)
+        def batches(part: Part) -> Iterator[MiniBatch | Window]:
+            how = partial(made, part, None, False)
+            for passed, window in self._windows(part, self._pass(turn[0], part)):
+                if passed:
+                    yield window
                 else:
-                    how = partial(made, part, None, False)
-                    yield from each_window(part.workload, how, part.leave_out, [(number, (first, last))])
+                    yield from each_window(part.workload, how, part.leave_out, [window])
 
         def shares() -> Iterator[_Share]:
             portions = _Portions(len(twins))
@@ -251,15 +238,15 @@ class PartRunner:
                 for some in portions.of(part, batches(part)):
                     yield _Share(part, some)
 
-        def ran(twin: Executor, part: Part, each: MiniBatch | _Turn, clock: Clock) -> Iterator[Done]:
-            if isinstance(each, _Turn):
+        def ran(twin: Executor, part: Part, each: MiniBatch | Window, clock: Clock) -> Iterator[Done]:
+            if isinstance(each, tuple):
                 one = self._pass(twin, part)
                 done = one and self._passed(one, part, each, clock, copied=True)
                 if done:
                     yield done
                     return
-                how, window = partial(made, part, twin, True), (each.window, (each.first, each.last))
-                waiting = each_window(part.workload, how, part.leave_out, [window])
+                how = partial(made, part, twin, True)
+                waiting = each_window(part.workload, how, part.leave_out, [each])
             else:
                 how, waiting = partial(made, part, twin, False), iter([each])
             for batch in waiting:
@@ -301,20 +288,6 @@ def _nothing() -> NoReturn:
 _UNSEEN, _NO_COUNTS = Passed(0, 0, _nothing), Counts(0, 0, 0, 0)
 
 
-def _takes(workload: Workload, window: Window) -> bool:
-    """Whether a pass takes the next mini-batch: it leaves those in which equal nodes are to be looked for."""
-    equal, (_, (first, last)) = workload.networks.equal, window
-    if equal is None:
-        return True
-    if equal.pause:
-        equal.pause -= 1
-        return True
-    instances, kinds = workload.instances, Counter(k for t in workload.model.types for k in t.kinds)
-    vertices = np.bincount(instances.kind[instances.start[first] : instances.start[last]])
-    most = sum(kinds[kind] * n for kind, n in zip(instances.schema.kinds, vertices.tolist(), strict=False))
-    return bool(max(most, equal.grown) < LEAST_NODES)
-
-
 class _Portions:
     """Divides mini-batches into portions for a thread.
 
@@ -325,21 +298,24 @@ class _Portions:
     def __init__(self, threads: int) -> None:
         self._threads, self._taken, self._left = threads, 0, 0
 
-    def of(self, part: Part, batches: Iterator[MiniBatch | _Turn]) -> Iterator[list[MiniBatch | _Turn]]:
+    def of(self, part: Part, batches: Iterator[MiniBatch | Window]) -> Iterator[list[MiniBatch | Window]]:
         """Divide a part's mini-batches; the last portion may be empty."""
         start, self._left = part.workload.instances.start, len(part.windows)
 
-        def size(batch: MiniBatch | _Turn) -> int:
-            return (
-                int(start[batch.last] - start[batch.first]) if isinstance(batch, _Turn) else len(batch.graph)
-            )
+        def size(batch: MiniBatch | Window) -> int:
+            if isinstance(batch, MiniBatch):
+                return len(batch.graph)
+            first, last = batch[1]
+            return int(start[last] - start[first])
 
         for some in bundles(batches, self._full, size):
             yield some
             self._taken += 1
-            self._left = len(part.windows) - 1 - some[-1].window if some else 0
+            if some:
+                last = some[-1]
+                self._left = len(part.windows) - 1 - (last[0] if isinstance(last, tuple) else last.window)
 
-    def _full(self, some: list[MiniBatch | _Turn], nodes: int) -> bool:
+    def _full(self, some: list[MiniBatch | Window], nodes: int) -> bool:
         few = self._taken < self._threads or 2 * self._threads * len(some) >= self._left
         return nodes >= (FEWEST if few else ENOUGH)
 

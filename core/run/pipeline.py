@@ -39,10 +39,12 @@ from abw.core.run.precompile import BOUND, PLAN, Beside, compiling_beside
 from abw.core.run.run import require_targets, shown_data, spare_read, weights_document
 from abw.core.run.shards import Share
 from abw.core.run.streaming import ModelRun
-from abw.core.run.workload import Workload, open_model, open_networks, open_sample, open_seeds
+from abw.core.run.workload import Workload, may_look, open_model, open_networks, open_sample, open_seeds
 from abw.core.spec.load import Overrides
 from abw.core.store.grown import open_grown, require_lines
 
+# Bytes of data from which on a pass is compiled: it takes some 4 s, and spares 15 ns a byte.
+REPAYS = 1 << 28
 # The phase of a first run, which compiles abw's own code.
 FIRST_TIME = "compile abw's own code, once after installing: 10 to 40 s"
 
@@ -214,6 +216,10 @@ class _SpecRun(ModelRun):
                 sample, used = open_sample(
                     model, networks, most, skip_bad=options.skip_bad, executor=self.executor
                 )
+                whole = len(sample.instances) < most and not (self.pipe or options.auto_batch)
+                if whole and not may_look(sample, used):  # so that what looks is not compiled
+                    self.networks = networks = replace(networks, equal=None)
+                    sample = replace(sample, networks=networks)
                 small = _warm_up(sample, min(2, used), self.executor, beside)
                 if kept:
                     kept.policy.schedule(small)
@@ -236,12 +242,20 @@ class _SpecRun(ModelRun):
                 )
                 self.held.mark("choosing the policy")
         self.policy_file = self.learned.path if self.learned else None
-        self.passes = Passes(model, networks, self.executor, self.outputs, worth=1, spared=False)
-        if not model.growth:  # what grew is looked at, which passes do not note
+        passes = Passes(model, networks, self.executor, self.outputs, spared=False)
+        # growth is looked at, which passes do not note
+        if not model.growth and (self._size() >= REPAYS or passes.on_disk(self.policy)):
             with clock("compile"):
-                self.passes.make(self.policy)
+                passes.make(self.policy)
+            self.passes = passes
         if options.auto_batch:
             self._choose_size(sample, used)
+
+    def _size(self) -> int:
+        """The bytes of data to run; 0 if nobody knows."""
+        data = self.model.data
+        shards = self.share.part.parts if self.share else 1
+        return 0 if self.pipe or data.limit else data.path.stat().st_size // shards
 
     def _choose_size(self, sample: Workload, used: int) -> None:
         """Choose the best mini-batch of those tried."""

@@ -42,7 +42,7 @@ from abw.core.ir.phases import phases_of
 from abw.core.policy.launches import by_type
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
-from abw.core.run.dedup import Deduplicator, DedupMode
+from abw.core.run.dedup import LEAST_NODES, Deduplicator, DedupMode
 from abw.core.run.growing.grow import grow
 from abw.core.spec.load import Overrides, load_model
 
@@ -249,6 +249,20 @@ def load_workload(
     instances = read_instances(model.data, model.data.limit)
     networks = open_networks(model, granularity, layout, fuse=fuse, group=group, finished=True, dedup=dedup)
     return whole(open_workload(model, instances, networks), seed=seed)
+
+
+def may_look(workload: Workload, used: int) -> bool:
+    """Whether equal nodes may be looked for in a run of the instances that a workload has, perhaps grown."""
+    equal, growth = workload.networks.equal, workload.networks.growth_model
+    if equal is None or equal.mode == "on":
+        return equal is not None
+    windows = list(workload.windows())
+    # of growing ones, the second knows how many nodes the first has had, this one those before growth
+    if used < len(workload.instances) or (growth and len(windows) > 1):
+        return True
+    types = list(growth.phases.before) if growth else slice(None)
+    sizes = [workload.unfused(*window).type_sizes[types] for window in windows]
+    return any(size.sum() >= LEAST_NODES for size in sizes)
 
 
 def whole(

@@ -21,6 +21,7 @@ from abw.core.exec.cpu.launch import Walking
 from abw.core.exec.interface import Executor, Result
 from abw.core.graph.bind import Binding as Bound
 from abw.core.ir.model import AS_IT_IS, Model
+from abw.core.jit.decorators import is_on_disk
 from abw.core.jit.pointers import Table
 from abw.core.plan.counts import Counts
 from abw.core.policy.schedule import Policy
@@ -108,16 +109,11 @@ class Pass:
         self._model, self._networks, self._equal = model, networks, networks.equal
         self._binding: Bound | None = None
         self._numbered = False
-        executed: tuple[Stage, ...] = finish.walk, finish.results
+        phases = _phases(rule)
         if growing is not None:
             late = growing.run_after(self._space.copy(), rule.stages) if growing.model.phases.after else ()
-            executed = grow.reserve, finish.walk, grow.begin, grow.go_on, grow.order, *late, grow.results
-        phases = {
-            "construct": (build.construct,),
-            "schedule": rule.stages,
-            "plan": (finish.plan,),
-            "execute": executed,
-        }
+            grown = grow.reserve, finish.walk, grow.begin, grow.go_on, grow.order, *late, grow.results
+            phases["execute"] = grown
         self._stages = (*chain(*phases.values()),)
         self._edges, self._executor = schedule.successors in rule.stages, executor
         self._bound = [(phase, self._space.stages(some)) for phase, some in phases.items()]
@@ -279,12 +275,22 @@ def _binding(model: Model, networks: Networks) -> tuple[Stage, Binding]:
     return read.stage, binding_of(model, *of)
 
 
+def _phases(rule: Rule) -> dict[str, tuple[Stage, ...]]:
+    """The stages behind reading and binding, by phase, of a model that does not grow."""
+    return {
+        "construct": (build.construct,),
+        "schedule": rule.stages,
+        "plan": (finish.plan,),
+        "execute": (finish.walk, finish.results),
+    }
+
+
 class Passes:
     """A model's passes on an executor and its twins, made at the second call or by `make`.
 
     The first call alone would wait longer for machine code than the pass spares, and so would less than
-    `worth` mini-batches. `spared`: whether leaving out equal nodes, which takes the ordinary way, is to spare
-    more than a pass does.
+    WORTH_IT mini-batches. `spared`: whether leaving out equal nodes, which takes the ordinary way, is to
+    spare more than a pass does.
     """
 
     def __init__(
@@ -294,12 +300,11 @@ class Passes:
         executor: Executor,
         outputs: Sequence[Output],
         *,
-        worth: int = WORTH_IT,
         spared: bool = True,
     ) -> None:
         self._model, self._networks, self._executor, self._outputs = model, networks, executor, outputs
         self._made: dict[Executor, Pass] = {}
-        self._calls, self._worth, self._spared = 0, worth, spared
+        self._calls, self._spared = 0, spared
 
     @property
     def made(self) -> Pass | None:
@@ -313,7 +318,15 @@ class Passes:
 
     def of(self, policy: Policy, executor: Executor, windows: int) -> Pass | None:
         """Return the passes for so many mini-batches on the executor or a twin; None for the steps."""
-        return self.make(policy, executor) if windows >= self._worth or self.made else None
+        return self.make(policy, executor) if windows >= WORTH_IT or self.made else None
+
+    def on_disk(self, policy: Policy) -> bool:
+        """Whether machine code is on disk that runs bound instances, which do not grow. Cost: some 2 ms."""
+        rule = rule_of(policy, self._networks.program.edges.order)
+        if rule is None:
+            return False
+        needed: list[Callable[..., Any]] = [at.answer, at.go_on, *chain(*_phases(rule).values())]
+        return all(map(is_on_disk, needed))
 
     def make(self, policy: Policy, twin: Executor | None = None) -> Pass | None:
         """The passes by a policy, made now; None where there are none (`refusal`), or runs are measured."""

@@ -52,7 +52,8 @@ def test_graph_schedule_and_plan_are_those_of_the_steps(root: Path, spec: str, p
     workload = open_workload(model, read_instances(model.data, 12), networks)
     executor, rule = get_executor("cpu"), get_policy(policy)
     executor.prepare(networks.network, make_params(networks.cells, None, 0), 1)
-    passes = Passes(model, networks, executor, outputs_of(model), worth=1)
+    passes = Passes(model, networks, executor, outputs_of(model))
+    passes.make(rule)
     runner = PartRunner(rule, executor, Clock(*PHASES), passes, looked_at=True)
     windows = [(0, 3), (3, 4), (4, min(12, len(workload.instances)))]
     ((_, many, found),) = runner.run([Part(workload, windows)])
