@@ -29,7 +29,7 @@ BUDGETS = {
     "core/grad": (2_250, 19_500),
     "core/graph": (7_130, 60_700),
     "core/ir": (2_550, 16_300),
-    "core/jit": (955, 5_900),
+    "core/jit": (965, 5_920),
     "core/plan": (1_350, 11_000),
     "core/policy": (5_220, 39_300),
     "core/program": (5_630, 36_700),

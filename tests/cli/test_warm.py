@@ -13,6 +13,7 @@ LATE = """
 import sys
 from numba.core.dispatcher import Dispatcher
 from abw.cli.main import main
+from abw.core.run import pipeline
 from abw.core.run.run import Run
 
 def compiled():
@@ -32,15 +33,16 @@ def watched(*arguments, stream=Run.stream):
     return sums
 
 Run.stream = watched
+pipeline.REPAYS = int(sys.argv.pop(1))
 main()
 """
 
 
-@pytest.mark.parametrize("spec", ["treelstm", "lattice"])
-def test_nothing_is_compiled_while_a_run_is_timed(spec: str, root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("spec", "repays"), [("treelstm", 0), ("lattice", 1 << 40)])
+def test_nothing_is_compiled_while_a_run_is_timed(spec: str, repays: int, root: Path, tmp_path: Path) -> None:
     command = ["run", str(root / "specs" / f"{spec}.yaml"), "--batch", "8", "--limit", "32", "--quiet"]
     done = subprocess.run(
-        [sys.executable, "-c", LATE, *command],
+        [sys.executable, "-c", LATE, str(repays), *command],
         env={**os.environ, "ABW_HOME": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -121,6 +121,7 @@ def test_what_is_wrong_there_is_refused(tmp_path: Path, output: str, monkeypatch
         return lambda: replace(found, read=read)
 
     monkeypatch.setattr(Pass, "result", wrong)
+    monkeypatch.setattr("abw.core.run.pipeline.REPAYS", 0)  # by a pass
     options = RunOptions(policy="depth", verify=True, keep=False, threads=1)
     with pytest.raises(AbwError, match="is wrong: output"):
         run(written(tmp_path, 1e3, 0), Overrides(), options)

@@ -21,7 +21,14 @@ from abw.core.run.onepass.onepass import Passes
 from abw.core.run.options import RunOptions
 from abw.core.run.parallel import PHASES, Part, PartRunner
 from abw.core.run.pipeline import run
-from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
+from abw.core.run.workload import (
+    may_look,
+    open_model,
+    open_networks,
+    open_sample,
+    open_workload,
+    read_instances,
+)
 from abw.core.spec.load import Overrides
 from abw.core.store.outputs import outputs_of
 
@@ -87,6 +94,7 @@ def test_reports_and_outputs_are_the_same(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("abw.core.run.parallel.LEAST", 0)
+    monkeypatch.setattr("abw.core.run.pipeline.REPAYS", 0)
     target = tmp_path / "a.jsonl"
     spec, changes = root / "specs" / "lattice.yaml", Overrides(dims={"hidden": 8}, batch=4)
     chosen = RunOptions(policy="critical", threads=threads, output=target, keep=False, **options)
@@ -99,3 +107,33 @@ def test_reports_and_outputs_are_the_same(
     assert found["mini_batches"] > 2 and found["abreast"] == 2 * parallel
     for key in found.keys() - {*TIMES, "output"}:
         assert found[key] == expected[key], key
+
+
+def test_a_run_of_little_data_compiles_no_pass(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec, chosen = root / "specs" / "treelstm.yaml", RunOptions(policy="depth", keep=False)
+    kept = {"there": False}
+    monkeypatch.setattr(Passes, "on_disk", lambda *_: kept["there"])
+    with patch("abw.core.run.onepass.onepass.Pass", side_effect=AssertionError("compiled")):
+        assert run(spec, Overrides(batch=1), chosen)["mini_batches"] == 48
+    kept["there"] = True
+    with patch.object(PartRunner, "_planned", side_effect=AssertionError("the ordinary way")):
+        assert run(spec, Overrides(batch=1), chosen)["mini_batches"] == 48
+
+
+@pytest.mark.parametrize(
+    ("spec", "batch", "looks"),
+    [("treelstm", 64, True), ("treelstm", 8, False), ("greedy", 64, False), ("greedy", 16, True)],
+)
+def test_what_looks_for_equal_nodes_is_compiled_where_it_may_look(
+    root: Path, spec: str, batch: int, looks: bool
+) -> None:
+    model = open_model(root / "specs" / f"{spec}.yaml", Overrides(batch=batch))
+    networks = open_networks(model, "cell", dedup="auto")
+    sample, used = open_sample(model, networks, 100)
+    assert may_look(sample, used) == looks
+    assert may_look(sample, used - 1)  # of the others nothing is known
+    on = replace(networks, equal=replace(networks.equal, mode="on")) if networks.equal else networks
+    assert may_look(replace(sample, networks=on), used)
