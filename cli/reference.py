@@ -63,20 +63,14 @@ def reference() -> str:
     for name, command in named.items():
         lines.extend(_command(name, command, shared))
         if name == BENCH:
-            lines.append("`abw bench NAME --help` explains what a bench measures and its options.\n")
-            benches = ((each, bench) for each, bench in every.items() if is_bench(each))
-            lines.extend(_list((f"`{each.split()[-1]}`", _about(bench), "") for each, bench in benches))
+            benches = ", ".join(f"`{each.split()[-1]}`" for each in every if is_bench(each))
+            lines.append(f"`abw bench NAME --help` explains what a bench measures: {benches}.\n")
     return "\n".join(lines)
 
 
 def is_bench(name: str) -> bool:
     """Whether the full name of a command is that of a bench."""
     return name.startswith(f"{BENCH} ")
-
-
-def _about(command: Command) -> str:
-    """The first line of a command's help."""
-    return inspect.cleandoc(command.help).partition("\n")[0]
 
 
 def _link(name: str) -> str:
