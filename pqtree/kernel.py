@@ -24,9 +24,7 @@ from abw.pqtree.table import (
     LEAVES,
     LEFT,
     NEXT_FULL,
-    NOT_A_LEAF,
     PARTIALS,
-    REJECTED,
     RIGHT,
     ROOT,
     ROW,
@@ -42,7 +40,7 @@ from abw.pqtree.table import (
 from abw.pqtree.table import start as start
 from abw.pqtree.table import undo as undo
 
-ENTRIES = ("start", "survey", "reduce_row", "reduce_rows", "encode", "encode_row", "undo")
+ENTRIES = ("start", "reduce_row", "encode", "encode_row", "undo")
 
 
 def reduce_row(T: Table, J: Journal, W: Table, S: Table, low: int, high: int) -> int:
@@ -57,19 +55,6 @@ def reduce_row(T: Table, J: Journal, W: Table, S: Table, low: int, high: int) ->
     if T[END] + WIDTH * changes > len(T):
         return TABLE_FULL
     return commit(T, J, W, apex)
-
-
-def reduce_rows(T: Table, J: Journal, W: Table, indptr: Table, S: Table, accepted: Table, begin: int) -> int:
-    """Reduce the rows from number `begin` on.
-
-    Returns the number of the row it stopped at: past the last, or one without room, or not of leaves.
-    """
-    for i in range(begin, len(indptr) - 1):
-        answer = reduce_row(T, J, W, S, indptr[i], indptr[i + 1])
-        if answer in (TABLE_FULL, JOURNAL_FULL, NOT_A_LEAF):
-            return i
-        accepted[i] = answer != REJECTED
-    return len(indptr) - 1
 
 
 def encode(T: Table, W: Table, x: int, code: Table, nodes: Table, at: int) -> int:

@@ -147,28 +147,6 @@ def orders(code: Sequence[int]) -> Iterator[tuple[int, ...]]:
             now[at] = list(next(wheels[at]))
 
 
-def contains(code: Sequence[int], order: Sequence[int]) -> bool:
-    """Whether the tree has this order. Linear."""
-    place = {leaf: i for i, leaf in enumerate(order)}
-    if len(order) != len(place) or place.keys() != {token for token in code if token >= 0}:
-        return False
-    spans: dict[int, tuple[int, int]] = {}
-    children = children_of(code)
-    for at in range(len(code) - 1, -1, -1):
-        if code[at] >= 0:
-            spans[at] = (place[code[at]], place[code[at]] + 1)
-            continue
-        parts = [spans.pop(child) for child in children[at]]
-        if not is_q(code[at]):
-            parts.sort()
-        elif parts[0] > parts[-1]:
-            parts.reverse()
-        if any(a[1] != b[0] for a, b in itertools.pairwise(parts)):
-            return False
-        spans[at] = (parts[0][0], parts[-1][1])
-    return True
-
-
 def to_text(code: Sequence[int]) -> str:
     """A P-node in round, a Q-node in square brackets: `(0 1 [2 3 4])`."""
     out: list[str] = []

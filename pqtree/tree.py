@@ -7,10 +7,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from abw.pqtree import compiled, kernel, shape, table
-from abw.pqtree.conflict import Conflict, conflict_among
 
 Row = Iterable[int]
 
@@ -124,42 +122,6 @@ class PQTree:
         answer = self._reduce(row)
         return None if answer == table.REJECTED else answer == table.CHANGED
 
-    def reduce_many(self, indptr: ArrayLike, indices: ArrayLike) -> NDArray[np.bool_]:
-        """Reduce the rows indices[indptr[i]:indptr[i + 1]] in order; which were accepted (m,).
-
-        Rejected rows leave no trace. Raises ValueError at the first row with something that is no leaf
-        (those before it are reduced).
-        """
-        starts, leaves = np.asarray(indptr, np.int64), np.asarray(indices, np.int32)
-        if len(starts) == 0 or starts[0] < 0 or np.any(np.diff(starts) < 0) or starts[-1] > len(leaves):
-            raise ValueError("indptr does not divide indices into rows")
-        accepted: Any = np.zeros(len(starts) - 1, np.bool_)
-        arrays: tuple[Any, Any] = (starts, leaves)
-        if not self._compiled:
-            arrays = (starts.tolist(), leaves.tolist())
-            accepted = accepted.tolist()
-        at = 0
-        while at < len(accepted):
-            at = self._kernel.reduce_rows(self._table, self._journal, self._work, *arrays, accepted, at)
-            if at < len(accepted):  # no room, or no leaf: alone, the row is done or tells why not
-                accepted[at] = self._reduce(leaves[starts[at] : starts[at + 1]].tolist()) != table.REJECTED
-                at += 1
-        return np.asarray(accepted, np.bool_)
-
-    def would_accept(self, row: Row) -> bool:
-        """Whether `reduce(row)` would be true. The tree stays as it is."""
-        leaves = self.row(row)
-        answer = self._kernel.survey(self._table, self._journal, self._work, leaves, 0, len(leaves))
-        if answer == table.NOT_A_LEAF:
-            raise ValueError(f"a row has a leaf that is not in 0..{self.n - 1}")
-        return bool(answer != table.REJECTED)
-
-    def intersect(self, other: PQTree) -> bool:
-        """Keep the orders that `other` has too; False, and nothing changed, if there is none."""
-        if other.n != self.n:
-            raise ValueError(f"trees of {self.n} and {other.n} leaves")
-        return self.reduce(*other.rows())
-
     # --- going back
 
     def checkpoint(self) -> int:
@@ -236,10 +198,6 @@ class PQTree:
         found = shape.orders(self.code())
         return found if limit is None else (order for order, _ in zip(found, range(limit), strict=False))
 
-    def contains(self, order: Sequence[int]) -> bool:
-        """Whether the leaves may stand in this order. Linear."""
-        return shape.contains(self.code(), order)
-
     def canonical(self) -> str:
         """A text that is the same for one set of orders, and only for it; `from_text` reads it."""
         return shape.to_text(shape.canonical(self.code()))
@@ -247,39 +205,6 @@ class PQTree:
     def rows(self) -> list[list[int]]:
         """Rows that make this tree out of a new one. May be as long as n squared in all."""
         return shape.rows(shape.canonical(self.code()))
-
-    def conflict(self, rows: Iterable[Row]) -> Conflict | None:
-        """Which of the rows contradict each other or this tree: as few as can be. None if none do."""
-        return find_conflict(self.n, self.rows(), [list(row) for row in rows])
-
-    # --- other forms
-
-    def restrict(self, leaves: Sequence[int]) -> PQTree:
-        """The tree of the orders of some leaves alone; leaf i of it is leaves[i]. Raises ValueError."""
-        if len(set(leaves)) != len(leaves):
-            raise ValueError("a leaf occurs twice")
-        try:
-            return _from_code(shape.prune(self.code(), leaves))
-        except KeyError as error:
-            raise ValueError(f"{error} is not in 0..{self.n - 1}") from None
-
-    def to_matrix(self) -> NDArray[np.uint8]:
-        """`rows()` as a 0/1 matrix (rows, n)."""
-        rows = self.rows()
-        matrix = np.zeros((len(rows), self.n), np.uint8)
-        for i, row in enumerate(rows):
-            matrix[i, row] = 1
-        return matrix
-
-    @classmethod
-    def from_matrix(cls, matrix: ArrayLike) -> PQTree:
-        """The tree in which the ones of each row are consecutive. Raises ValueError if that cannot be."""
-        array = np.asarray(matrix)
-        tree = cls(array.shape[1])
-        for i, row in enumerate(array):
-            if not tree.reduce(np.flatnonzero(row).tolist()):
-                raise ValueError(f"row {i} contradicts those before it")
-        return tree
 
     def to_text(self) -> str:
         """The tree as it lies: P-nodes in round, Q-nodes in square brackets."""
@@ -294,13 +219,6 @@ class PQTree:
         """For a small tree, its canonical text."""
         text = self.canonical() if self.n <= 32 else f"{self.n} leaves"
         return f"PQTree({text})"
-
-
-def find_conflict(
-    n: int, tree_rows: Sequence[Sequence[int]], rows: Sequence[Sequence[int]]
-) -> Conflict | None:
-    """A minimal contradiction among `rows` of n leaves, with `tree_rows`, which are possible together."""
-    return conflict_among(PQTree(n), tree_rows, rows)
 
 
 def _from_code(code: shape.Code) -> PQTree:

@@ -16,7 +16,6 @@ from abw.core.jit.inlined import part
 from abw.core.jit.loops import OPTIONS
 from abw.pqtree import PQTree, compiled, kernel
 from abw.pqtree.layouts import broadcast, ties
-from abw.pqtree.survey import survey
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"), reason="numba compiles nothing"
@@ -27,8 +26,8 @@ pytestmark = pytest.mark.skipif(
 def test_machine_code_is_believed_while_no_file_of_it_has_changed(
     file: str, has_a_part: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert PQTree(compiled.PLAIN_BELOW).would_accept([3, 5])  # loads machine code, or compiles it
-    kept = partial(CheckedCache, survey, partial(compiled.state, survey))
+    assert PQTree(compiled.PLAIN_BELOW).code()  # loads machine code, or compiles it
+    kept = partial(CheckedCache, kernel.encode, partial(compiled.state, kernel.encode))
     assert kept().filled
     written = inspect.getsource
     monkeypatch.setattr(inspect, "getsource", lambda of: written(of) + "#" * of.__name__.endswith(file))

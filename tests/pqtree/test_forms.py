@@ -1,16 +1,13 @@
-"""Text, matrix, picture, conflicts, and the checker itself."""
+"""Text, picture, and the checker itself."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 
 from abw.pqtree import PQTree, table, tree_svg
-from tests.pqtree import oracle
 from tests.pqtree.check import InvariantError, check_tree
 
 
@@ -31,40 +28,8 @@ def test_bad_text_is_refused(text: str) -> None:
 
 
 def test_bad_requests_are_refused() -> None:
-    with pytest.raises(ValueError, match="3 and 4"):
-        PQTree(3).intersect(PQTree(4))
-    with pytest.raises(ValueError, match="twice"):
-        PQTree(3).restrict([0, 0])
-    with pytest.raises(ValueError, match="not in"):
-        PQTree(3).restrict([0, 3])
-    with pytest.raises(ValueError, match="row 2"):
-        PQTree.from_matrix(np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]]))
     with pytest.raises(ValueError, match="2 names"):
         tree_svg(PQTree(3), ["a", "b"])
-
-
-def test_conflicts_are_minimal_and_keep_the_tree() -> None:
-    rng, found = random.Random(4), 0
-    for _ in range(60):
-        n = rng.randint(4, 16)
-        tree = PQTree(n)
-        for row in oracle.random_rows(rng, n, 3, 4):
-            tree.reduce(row)
-        before = tree.canonical()
-        rows = oracle.random_rows(rng, n, 6, 5)
-        conflict = tree.conflict(rows)
-        assert tree.canonical() == before
-        assert (conflict is None) == tree.reduce(*rows)
-        if conflict is None:
-            continue
-        found += 1
-        core = [*map(list, conflict.tree_rows), *(rows[i] for i in conflict.rows)]
-        assert not PQTree(n).reduce(*core)
-        for i in range(len(core)):
-            assert PQTree(n).reduce(*core[:i], *core[i + 1 :])
-        assert conflict.pattern in str(conflict)
-        assert str(conflict.leaves[0]) in str(conflict)
-    assert found > 20
 
 
 def test_picture_shows_every_node_once() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abw.pqtree import PQTree, find_conflict
+from abw.pqtree import PQTree
 from abw.pqtree.table import VISITED
 from tests.pqtree import oracle
 from tests.pqtree.check import check_tree
@@ -42,14 +42,12 @@ def accepts(n: int, rows: Sequence[Sequence[int]]) -> bool:
     ("name", "n", "rows"), list(tucker()), ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_tuckers_matrices_are_minimal(name: str, n: int, rows: Rows) -> None:
+    del name
     assert not accepts(n, rows)
     for left_out in range(len(rows)):
         assert accepts(n, rows[:left_out] + rows[left_out + 1 :])
     for column in range(n):
         assert accepts(n, [[leaf for leaf in row if leaf != column] for row in rows])
-    found = find_conflict(n, [], rows)
-    assert found is not None
-    assert (found.pattern, found.rows, found.leaves) == (name, tuple(range(len(rows))), tuple(range(n)))
 
 
 def cliques(vertices: int, adjacent: set[tuple[int, int]]) -> list[set[int]]:
@@ -102,17 +100,10 @@ def read_rows(file: Path) -> tuple[int, Rows]:
 @pytest.mark.parametrize("use_compiled", [False, True], ids=["plain", "compiled"])
 def test_real_rows(shared_data: Path, use_compiled: bool) -> None:
     n, rows = read_rows(shared_data / "pq" / "anges-monocots.txt")
-    indptr = np.cumsum([0, *map(len, rows)])
     tree = PQTree(n, use_compiled=use_compiled)
-    accepted = tree.reduce_many(indptr, np.concatenate(rows))
+    accepted = np.array([tree.reduce(row) for row in rows])
     assert (len(rows), accepted.sum(), np.flatnonzero(~accepted)[0]) == (1688, 1682, 953)
     check_tree(tree)
-    found = find_conflict(n, [], rows[:954])
-    assert found is not None
-    assert found.rows[-1] == 953
-    assert not accepts(n, [rows[i] for i in found.rows])
-    for left_out in found.rows:
-        assert accepts(n, [rows[i] for i in found.rows if i != left_out])
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 40))
@@ -127,50 +118,29 @@ def test_laws(seed: int, n: int) -> None:
     assert shuffled.reduce(*rng.sample(kept, len(kept)))
     assert shuffled.canonical() == text
 
-    order = rng.choice(list(tree.orders(limit=50)))  # what all orders have is there already
-    assert tree.contains(order)
+    # what all orders have is there already
     assert all(tree.narrow(row) is False for row in [*kept, *tree.rows()])
 
     name = rng.sample(range(n), n)  # other numbers, the same tree
     renamed = PQTree(n)
     assert renamed.reduce(*([name[leaf] for leaf in row] for row in kept))
     assert renamed.count() == tree.count()
-    assert renamed.contains([name[leaf] for leaf in order])
 
-    assert PQTree.from_matrix(tree.to_matrix()).canonical() == text
     assert PQTree.from_text(tree.to_text()).canonical() == text
     assert PQTree.from_text(text).canonical() == text
 
 
-@given(seed=st.integers(0, 10**6), n=st.integers(1, 7))
-@settings(max_examples=40, deadline=None)
-def test_intersection_and_restriction_are_of_sets_of_orders(seed: int, n: int) -> None:
-    rng = random.Random(seed)
-    trees = [PQTree(n), PQTree(n)]
-    for tree in trees:
-        for row in oracle.random_rows(rng, n, 3, n):
-            tree.reduce(row)
-    a, b = ({*tree.orders()} for tree in trees)
-    kept = rng.sample(range(n), rng.randint(0, n))
-    projected = {tuple(kept.index(leaf) for leaf in order if leaf in kept) for order in a}
-    assert {*trees[0].restrict(kept).orders()} == projected
-    before = trees[0].canonical()
-    assert trees[0].intersect(trees[1]) == bool(a & b)
-    assert {*trees[0].orders()} == (a & b or a)
-    assert a & b or trees[0].canonical() == before
-
-
 def test_visits_are_linear() -> None:
-    """Nodes looked at for each leaf of a row, from a thousand leaves to a million."""
+    """Nodes looked at for each leaf of a row, from a thousand leaves to a hundred thousand."""
     per_leaf = []
-    for n in (1_000, 30_000, 1_000_000):
+    for n in (1_000, 10_000, 100_000):
         rng = np.random.default_rng(n)
         hidden, sizes = rng.permutation(n), rng.integers(2, 11, n)
         begins = rng.integers(0, n - sizes)
         indptr = np.concatenate([[0], np.cumsum(sizes)])
         indices = hidden[np.arange(indptr[-1]) + np.repeat(begins - indptr[:-1], sizes)]
         tree = PQTree(n)
-        assert tree.reduce_many(indptr, indices).all()
+        assert all(tree.reduce(row) for row in np.split(indices, indptr[1:-1]))
         per_leaf.append(int(tree._table[VISITED]) / len(indices))
     assert max(per_leaf) < 1.3 * min(per_leaf)
 
