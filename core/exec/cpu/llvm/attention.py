@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from abw.core.exec.cpu.llvm.emit import Function, Module, double, number, splat
 from abw.core.exec.cpu.llvm.functions import exp
 from abw.core.exec.cpu.llvm.kernel import PARAMS, SLOT_WORDS
-from abw.core.exec.cpu.llvm.singles import across, copy, masked, over
+from abw.core.exec.cpu.llvm.singles import across, copy, first_lanes, masked, over
 from abw.core.exec.lower.rows import BLOCK, RISE, columns, padded, row_floats
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import KEYS, QUERY, SLOPE, VALUES, Attention
@@ -154,7 +154,7 @@ class _Attention:
             ]
             added = [self._doubled(x) for x in self._powers(some, levels)]
             scaled = [f.let(f"fmul double {x}, {scale}") for x, scale in zip(totals, scales, strict=True)]
-            self._add(group, first, some, [self._spread(scale) for scale in scales])
+            self._add(group, first, some, [f.spread(scale, "double") for scale in scales])
             return [*after, *(f.let(f"fadd double {a}, {b}") for a, b in zip(scaled, added, strict=True))]
 
         blocks = f.i64("sdiv", f.i64("add", count, BLOCK_ROWS - 1), BLOCK_ROWS)
@@ -163,7 +163,7 @@ class _Attention:
         for place_of, total, sums in zip(
             self._of_heads(out, group, self.share), totals, self.sums, strict=True
         ):
-            whole = self._spread(total)
+            whole = f.spread(total, "double")
             for place in self.vectors:
                 mean = f.let(f"fdiv {wide} {self._kept(sums, place)}, {whole}")
                 # a mean takes half the room of its sums: it overwrites none that is still to be read
@@ -179,12 +179,6 @@ class _Attention:
 
     def _doubled(self, x: str) -> str:
         return self.f.let(f"fpext float {x} to double")
-
-    def _spread(self, x: str) -> str:
-        """A double in every lane."""
-        f, wide = self.f, self.f.target.wide
-        first = f.let(f"insertelement {wide} poison, double {x}, i64 0")
-        return f.let(f"shufflevector {wide} {first}, {wide} poison, <{self.lanes} x i32> zeroinitializer")
 
     def _kept(self, sums: str, place: int) -> str:
         """The doubles of a vector that is `place` bytes into a row of floats."""
@@ -219,10 +213,7 @@ class _Attention:
         f, lanes = self.f, self.lanes
         numbers = ", ".join(f"i32 {lane}" for lane in range(lanes))
         left = f.let(f"trunc i64 {f.i64('sub', count, f.i64('mul', j, lanes))} to i32")
-        first = f.let(f"insertelement <{lanes} x i32> poison, i32 {left}, i64 0")
-        ends = f.let(
-            f"shufflevector <{lanes} x i32> {first}, <{lanes} x i32> poison, <{lanes} x i32> zeroinitializer"
-        )
+        ends = f.spread(left, "i32")
         there = f.let(f"icmp slt <{lanes} x i32> <{numbers}>, {ends}")
         return f.select(there, f.load(weights, f.i64("mul", j, 4 * lanes)), splat(-float("inf")))
 
@@ -316,8 +307,8 @@ class _Attention:
     def _piece(self, row: str, first: int) -> str:
         """A head's floats of a row from `first` on, a vector of them; zeros behind the last."""
         f, rest = self.f, min(self.lanes, self.part - first)
-        mask = ", ".join(f"i1 {int(lane < rest)}" for lane in range(self.lanes))
-        return masked(f, f.load(row, 4 * first), None if rest == self.lanes else f"<{mask}>", 0.0)
+        mask = None if rest == self.lanes else first_lanes(f, rest)
+        return masked(f, f.load(row, 4 * first), mask, 0.0)
 
     def _filled(self, count: str) -> str:
         """So many vectors hold a block's weights."""

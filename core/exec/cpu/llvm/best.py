@@ -95,14 +95,13 @@ def _argmax(f: ScoresFunction, x: str, count: int) -> str:
             value = masked(f, f.load(x, place), mask, -float("inf"))
             none = f.let(f"or {odd} {none}, {_odd(f, value)}")
             larger = f.let(f"fcmp ogt {kind} {value}, {best}")
-            now = _spread_int(f, f.let(f"trunc i64 {place} to i32"))
+            now = f.spread(f.let(f"trunc i64 {place} to i32"), "i32")
             where = f.let(f"select {flags} {larger}, {places} {now}, {places} {where}")
             return [f.select(larger, value, best), where, none]
 
         start = [(kind, splat(-float("inf"))), (places, none_yet), (odd, none_yet)]
         best, where, none = over(f, count, compare, start)
-        f.module.declare(f"i1 @llvm.vector.reduce.or.v{lanes // 2}i1({odd})")
-        f.fail(f.let(f"call i1 @llvm.vector.reduce.or.v{lanes // 2}i1({odd} {none})"))
+        f.fail(f.call("i1", f"llvm.vector.reduce.or.v{lanes // 2}i1", (odd, none)))
         largest = f.spread(across(f, "fmax", best))
         most = f.let(f"fcmp oeq {kind} {best}, {largest}")
         # where each lane's largest lies is known by the bytes before its vector
@@ -110,8 +109,7 @@ def _argmax(f: ScoresFunction, x: str, count: int) -> str:
         where = f.let(f"lshr {places} {where}, splat (i32 2)")
         where = f.let(f"add {places} {where}, {lane}")
         where = f.let(f"select {flags} {most}, {places} {where}, {places} splat (i32 {2**31 - 1})")
-        f.module.declare(f"i32 @llvm.vector.reduce.smin.v{lanes}i32({places})")
-        found = f.let(f"call i32 @llvm.vector.reduce.smin.v{lanes}i32({places} {where})")
+        found = f.call("i32", f"llvm.vector.reduce.smin.v{lanes}i32", (places, where))
         return f.let(f"sext i32 {found} to i64")
 
 
@@ -124,13 +122,6 @@ def _odd(f: ScoresFunction, vector: str) -> str:
         for lanes in (first, second)
     )
     return f.let(f"fcmp uno <{half} x float> {low}, {high}")
-
-
-def _spread_int(f: ScoresFunction, scalar: str) -> str:
-    """A 32-bit number in every lane."""
-    lanes, places = f.target.lanes, f.target.integers
-    first = f.let(f"insertelement {places} poison, i32 {scalar}, i64 0")
-    return f.let(f"shufflevector {places} {first}, {places} poison, <{lanes} x i32> zeroinitializer")
 
 
 def insert(
@@ -198,16 +189,13 @@ class Best:
         if self.width > 1:
             _, top = f.loop(self.width - 1, without, [(kind, most), ("float", top)])
         top = f.let(f"select i1 {f.let(f'fcmp olt float {top}, {MOST}')}, float {top}, float {MOST}")
-        f.module.declare("float @llvm.fabs.f32(float)")
-        size = f.let(f"fmul float {f.let(f'call float @llvm.fabs.f32(float {top})')}, {number(2.0**-20)}")
+        size = f.let(f"fmul float {f.call('float', 'llvm.fabs.f32', ('float', top))}, {number(2.0**-20)}")
         return f.let(f"fsub float {top}, {f.let(f'fadd float {size}, {number(1e-30)}')}")
 
     def _scan(self, x: str, below: str) -> None:
         """Look at all that is above `below`, and above the last of as many as are wanted."""
         f, lanes, flags = self.f, self.f.target.lanes, f"<{self.f.target.lanes} x i1>"
         last = f.let(f"getelementptr float, ptr {self._scores}, i64 {self.width - 1}")
-        for name in ("ctpop", "cttz"):
-            f.module.declare(f"i64 @llvm.{name}.i64(i64{', i1' * (name == 'cttz')})")
 
         def limit() -> str:
             held = f.item("float", last, 0)
@@ -222,7 +210,8 @@ class Best:
             first = f.i64("lshr", place, 2)
 
             def one(_: str, left: list[str]) -> list[str]:
-                at = f.i64("add", first, f.let(f"call i64 @llvm.cttz.i64(i64 {left[0]}, i1 true)"))
+                lowest = f.call("i64", "llvm.cttz.i64", ("i64", left[0]), ("i1", "true"))
+                at = f.i64("add", first, lowest)
                 score = f.item("float", x, at)
                 still = f.let(f"fcmp ogt float {score}, {limit()}")
                 numbers = [(self._numbers, at)]
@@ -230,7 +219,7 @@ class Best:
                 return [f.i64("and", left[0], f.i64("sub", left[0], 1))]
 
             def some() -> None:
-                f.loop(f.let(f"call i64 @llvm.ctpop.i64(i64 {bits})"), one, [("i64", bits)])
+                f.loop(f.call("i64", "llvm.ctpop.i64", ("i64", bits)), one, [("i64", bits)])
 
             f.when(f.test("ne", bits, 0), some)
             return []
@@ -278,12 +267,10 @@ def whole(f: ScoresFunction, x: str, count: int, top: str) -> str:
         return [f.let(f"add {ints} {total[0]}, {units}")]
 
     (total,) = over(f, count, add, [(ints, "zeroinitializer")])
-    f.module.declare(f"i64 @llvm.vector.reduce.add.v{lanes}i64({ints})")
-    total = f.let(f"call i64 @llvm.vector.reduce.add.v{lanes}i64({ints} {total})")
+    total = f.call("i64", f"llvm.vector.reduce.add.v{lanes}i64", (ints, total))
     total = f.i64("sub", total, f.i64("mul", count, int(np.float64(IN_UNITS).view(np.int64))))
     total = f.let(f"fmul double {f.let(f'sitofp i64 {total} to double')}, {double(UNIT)}")
-    f.module.declare("double @log(double)")
-    return f.let(f"call double @log(double {total})")
+    return f.call("double", "log", ("double", total))
 
 
 def likeliest(

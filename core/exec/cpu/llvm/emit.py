@@ -93,6 +93,12 @@ class Function:
         self._lines.append(f"  {name} = {instruction}")
         return name
 
+    def call(self, kind: str, name: str, *args: tuple[str, str | int], flags: str = "") -> str:
+        """The result of a function from outside, given types and values."""
+        self.module.declare(f"{kind} @{name}({', '.join(of for of, _ in args)})")
+        values = ", ".join(f"{of} {value}" for of, value in args)
+        return self.let(f"call {flags}{kind} @{name}({values})")
+
     @contextmanager
     def several(self, floats: int) -> Iterator[int]:
         """What is written meanwhile works on several vectors as on one, and a processor on them side by side.
@@ -118,32 +124,28 @@ class Function:
         """Vectors side by side as one."""
         if len(vectors) == 1:
             return vectors[0]
-        lanes, wide, function = self._joined(len(vectors), "insert")
-        self.module.declare(f"{wide} {function}({wide}, {self.target.vector}, i64)")
+        lanes, wide, suffix = self._joined(len(vectors))
         joined = "poison"
         for number, vector in enumerate(vectors):
-            place = f"{self.target.vector} {vector}, i64 {lanes * number}"
-            joined = self.let(f"call {wide} {function}({wide} {joined}, {place})")
+            place = (self.target.vector, vector), ("i64", lanes * number)
+            joined = self.call(wide, f"llvm.vector.insert.{suffix}.v{lanes}f32", (wide, joined), *place)
         return joined
 
     def split(self, joined: str, count: int) -> list[str]:
         """The vectors that `count` were joined to."""
         if count == 1:
             return [joined]
-        lanes, wide, function = self._joined(count, "extract")
-        vector = self.target.vector
-        self.module.declare(f"{vector} {function}({wide}, i64)")
+        lanes, wide, suffix = self._joined(count)
+        name = f"llvm.vector.extract.v{lanes}f32.{suffix}"
         return [
-            self.let(f"call {vector} {function}({wide} {joined}, i64 {lanes * number})")
+            self.call(self.target.vector, name, (wide, joined), ("i64", lanes * number))
             for number in range(count)
         ]
 
-    def _joined(self, count: int, what: str) -> tuple[int, str, str]:
-        """The lanes of a vector, the type of so many joined, LLVM's function that does or undoes it."""
+    def _joined(self, count: int) -> tuple[int, str, str]:
+        """The lanes of a vector, and the type of so many joined: its own name, and that in functions'."""
         lanes = self.target.lanes
-        types = f"v{count * lanes}f32", f"v{lanes}f32"
-        order = types if what == "insert" else types[::-1]
-        return lanes, f"<{count * lanes} x float>", f"@llvm.vector.{what}.{'.'.join(order)}"
+        return lanes, f"<{count * lanes} x float>", f"v{count * lanes}f32"
 
     # addresses and memory
 
@@ -182,10 +184,11 @@ class Function:
         self.module.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.do(f"call void @llvm.prefetch.p0(ptr {pointer}, {hint}, i32 1)")
 
-    def spread(self, scalar: str) -> str:
-        """A float in every lane."""
-        lanes, vector = self.target.lanes, self.target.vector
-        first = self.let(f"insertelement {vector} poison, float {scalar}, i64 0")
+    def spread(self, scalar: str, kind: str = "float") -> str:
+        """A number in every lane."""
+        lanes = self.target.lanes
+        vector = f"<{lanes} x {kind}>"
+        first = self.let(f"insertelement {vector} poison, {kind} {scalar}, i64 0")
         return self.let(f"shufflevector {vector} {first}, {vector} poison, <{lanes} x i32> zeroinitializer")
 
     # arithmetic
@@ -216,9 +219,8 @@ class Function:
 
     def intrinsic(self, name: str, *args: str) -> str:
         """LLVM's function `name` on vectors."""
-        v, suffix = self.target.vector, f"v{self.target.lanes}f32"
-        self.module.declare(f"{v} @llvm.{name}.{suffix}({', '.join(v for _ in args)})")
-        return self.let(f"call {v} @llvm.{name}.{suffix}({', '.join(f'{v} {a}' for a in args)})")
+        v = self.target.vector
+        return self.call(v, f"llvm.{name}.v{self.target.lanes}f32", *((v, a) for a in args))
 
     def choose(self, comparison: str, a: str, b: str, yes: str, no: str) -> str:
         """Lane by lane `yes` where the comparison (`olt`, `uno`, …) of a and b holds, else `no`."""

@@ -75,17 +75,15 @@ def _quantise(f: Function, source: str, out: str, rows: NarrowRows) -> None:
     """One row in int8, with ZERO added, and its scale."""
     kind, floats, chars = f.target.integers, f.target.vector, f"<{f.target.lanes} x i8>"
     suffix = f"v{f.target.lanes}i32"
-    f.module.declare(f"{kind} @llvm.umax.{suffix}({kind}, {kind})")
-    f.module.declare(f"i32 @llvm.vector.reduce.umax.{suffix}({kind})")
 
     def larger(place: str | int, mask: str | None, found: list[str]) -> list[str]:
         # as whole numbers: what is not a number is larger than infinity
         x = f.let(f"bitcast {floats} {masked(f, f.load(source, place), mask, 0.0)} to {kind}")
         size = f.let(f"and {kind} {x}, splat (i32 {MAGNITUDE})")
-        return [f.let(f"call {kind} @llvm.umax.{suffix}({kind} {found[0]}, {kind} {size})")]
+        return [f.call(kind, f"llvm.umax.{suffix}", (kind, found[0]), (kind, size))]
 
     (best,) = over(f, rows.part.length, larger, [(kind, "zeroinitializer")])
-    bits = f.let(f"call i32 @llvm.vector.reduce.umax.{suffix}({kind} {best})")
+    bits = f.call("i32", f"llvm.vector.reduce.umax.{suffix}", (kind, best))
     largest = f.let(f"bitcast i32 {bits} to float")
     finite = f.let(f"icmp ult i32 {bits}, {INFINITE}")
     some = f.let(f"fcmp oge float {largest}, {number(LEAST)}")
@@ -217,9 +215,8 @@ class _Products:
         if not f.target.fours:
             return self._bytewise(rows, words, values)
         name = f"llvm.x86.avx512.vpdpbusd.{32 * f.target.lanes}"
-        f.module.declare(f"{kind} @{name}({kind}, {kind}, {kind})")
         return [
-            f.let(f"call {kind} @{name}({kind} {value}, {kind} {own}, {kind} {word})")
+            f.call(kind, name, (kind, value), (kind, own), (kind, word))
             for r, own in enumerate(self._words_of_rows(rows))
             for value, word in zip(values[r * len(words) :], words, strict=False)
         ]
@@ -250,14 +247,13 @@ class _Products:
         f, lanes = self.f, self.f.target.lanes
         kind, pairs = f.target.vector, f"<{2 * lanes} x bfloat>"
         name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
-        f.module.declare(f"{kind} @{name}({kind}, {pairs}, {pairs})")
 
         def of_pairs(word: str) -> str:
             return f.let(f"bitcast {self.integers} {word} to {pairs}")
 
         words = [of_pairs(self._load(place)) for place in weights]
         return [
-            f.let(f"call {kind} @{name}({kind} {value}, {pairs} {own}, {pairs} {word})")
+            f.call(kind, name, (kind, value), (pairs, own), (pairs, word))
             for r, own in enumerate(map(of_pairs, self._words_of_rows(rows)))
             for value, word in zip(values[r * len(words) :], words, strict=False)
         ]
@@ -291,9 +287,5 @@ class _Products:
 
     def _words_of_rows(self, rows: list[str]) -> Iterator[str]:
         """A word of each row in every lane."""
-        f, kind = self.f, self.integers
         for row in rows:
-            first = f.let(f"insertelement {kind} poison, i32 {f.item('i32', row, 0)}, i64 0")
-            yield f.let(
-                f"shufflevector {kind} {first}, {kind} poison, <{f.target.lanes} x i32> zeroinitializer"
-            )
+            yield self.f.spread(self.f.item("i32", row, 0), "i32")

@@ -217,8 +217,7 @@ def lanewise(f: Function, x: str, count: int) -> tuple[str, str]:
 
     start = [(kind, splat(-float("inf"))), (flags, "zeroinitializer")]
     best, none = over(f, count, compare, start)
-    f.module.declare(f"i1 @llvm.vector.reduce.or.v{f.target.lanes}i1({flags})")
-    return best, f.let(f"call i1 @llvm.vector.reduce.or.v{f.target.lanes}i1({flags} {none})")
+    return best, f.call("i1", f"llvm.vector.reduce.or.v{f.target.lanes}i1", (flags, none))
 
 
 def _along(f: Function, name: str, out: str, operand: str, shape: Shape) -> None:
@@ -284,9 +283,13 @@ def over(
     if whole:
         values = f.loop(whole, lambda j, now: body(f.i64("mul", j, 4 * lanes), None, now), carried)
     if rest:
-        mask = ", ".join(f"i1 {int(lane < rest)}" for lane in range(lanes))
-        values = body(4 * lanes * whole, f"<{mask}>", values)
+        values = body(4 * lanes * whole, first_lanes(f, rest), values)
     return values
+
+
+def first_lanes(f: Function, count: int) -> str:
+    """A mask of so many lanes."""
+    return f"<{', '.join(f'i1 {int(lane < count)}' for lane in range(f.target.lanes))}>"
 
 
 def masked(f: Function, vector: str, mask: str | None, other: float) -> str:
@@ -299,11 +302,7 @@ def masked(f: Function, vector: str, mask: str | None, other: float) -> str:
 
 def across(f: Function, operation: str, vector: str) -> str:
     """The sum (`fadd`) of a vector's elements, or the largest (`fmax`) of such as are numbers."""
-    kind, suffix = f.target.vector, f"v{f.target.lanes}f32"
+    name, values = f"llvm.vector.reduce.{operation}.v{f.target.lanes}f32", (f.target.vector, vector)
     if operation == "fmax":
-        f.module.declare(f"float @llvm.vector.reduce.fmax.{suffix}({kind})")
-        return f.let(f"call nnan float @llvm.vector.reduce.fmax.{suffix}({kind} {vector})")
-    f.module.declare(f"float @llvm.vector.reduce.fadd.{suffix}(float, {kind})")
-    return f.let(
-        f"call reassoc float @llvm.vector.reduce.fadd.{suffix}(float {number(-0.0)}, {kind} {vector})"
-    )
+        return f.call("float", name, values, flags="nnan ")
+    return f.call("float", name, ("float", number(-0.0)), values, flags="reassoc ")

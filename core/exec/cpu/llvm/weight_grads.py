@@ -117,17 +117,13 @@ def _add(f: Function, vector: str, pointer: str, *, masked: bool) -> None:
         return
     kind, lanes = f.target.vector, f.target.lanes
     suffix, bits = f"v{lanes}f32.p0", f"<{lanes} x i1>"
-    first = f.let(f"insertelement <{lanes} x i64> poison, i64 %floats, i64 0")
-    many = f"<{lanes} x i64>"
-    limit = f.let(f"shufflevector {many} {first}, {many} poison, <{lanes} x i32> zeroinitializer")
+    limit = f.spread("%floats", "i64")
     numbers = ", ".join(f"i64 {lane}" for lane in range(lanes))
-    mask = f.let(f"icmp slt {many} <{numbers}>, {limit}")
-    f.module.declare(f"{kind} @llvm.masked.load.{suffix}(ptr, i32, {bits}, {kind})")
-    f.module.declare(f"void @llvm.masked.store.{suffix}({kind}, ptr, i32, {bits})")
-    before = f.let(
-        f"call {kind} @llvm.masked.load.{suffix}(ptr {pointer}, i32 4, {bits} {mask}, {kind} zeroinitializer)"
-    )
+    mask = f.let(f"icmp slt <{lanes} x i64> <{numbers}>, {limit}")
+    place = ("ptr", pointer), ("i32", 4), (bits, mask)
+    before = f.call(kind, f"llvm.masked.load.{suffix}", *place, (kind, "zeroinitializer"))
     total = f.vec("fadd", before, vector)
+    f.module.declare(f"void @llvm.masked.store.{suffix}({kind}, ptr, i32, {bits})")
     f.do(f"call void @llvm.masked.store.{suffix}({kind} {total}, ptr {pointer}, i32 4, {bits} {mask})")
 
 
