@@ -396,10 +396,9 @@ class Executor(Protocol):
         were. It may be taken again by the next call. Where several threads share a run, this one calls
         `meanwhile` before it helps the others.
         """
-        from abw.core.exec.gradient import joined
-        from abw.core.grad.gradients import gradients_of
+        from abw.core.exec.gradient import gradients_of
 
-        return joined(gradients_of(made, result.values, params.values), params)
+        return gradients_of(made, result.values, params)
 
     def resume(self, plan: Plan, since: int) -> Result:
         """Execute the launches from number `since` on, where `begin` stopped.

@@ -6,7 +6,8 @@ A sum needs none: each neighbour reads its gradient. Attention forms its weights
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -65,14 +66,11 @@ def sums(slots: int) -> Parts:
 
 def means(shapes: Sequence[Shape]) -> Parts:
     """The gradient over the number of neighbours."""
-    parts = []
+    parts: list[Part] = []
     for slot, shape in enumerate(shapes):
-        draft = Draft()
-        g, count = _leaves(draft, shape, (1,))
-        wide = reshaped(spread(count, (1,), (math.prod(shape),)), shape)
-        reads = (Read("gradient", slot), Read("count"))
-        inputs, outputs = {"g": g, "count": count}, {"each": g / wide}
-        parts.append(_part(f"mean{_several(shapes, slot)}", "node", draft, reads, inputs, outputs))
+        with _part(f"mean{_several(shapes, slot)}", "node", parts) as part:
+            g, count = part.read("g", shape, "gradient", slot), part.read("count", (1,), "count")
+            part.outputs["each"] = g / _wide(count, shape)
     return Parts(tuple(parts), tuple((slot, 0) for slot in range(len(shapes))))
 
 
@@ -81,58 +79,42 @@ def spreads(shapes: Sequence[Shape], *, root: bool) -> Parts:
     which is taken as zero where that is zero.
     """
     parts: list[Part] = []
-    gives = []
     for slot, shape in enumerate(shapes):
         at, number = len(parts), _several(shapes, slot)
-        draft = Draft()
-        (x,) = _leaves(draft, shape)
-        parts.append(
-            _part(f"value{number}", "edge", draft, (Read("operand", slot),), {"x": x}, {"x": x + 0.0})
-        )
-        draft = Draft()
-        total_, g, count, y = _leaves(draft, shape, shape, (1,), shape)
-        wide = reshaped(spread(count, (1,), (math.prod(shape),)), shape)
-        factor = where(y > 0, g / where(y > 0, y, 1.0), 0.0) if root else 2.0 * g
-        reads: tuple[Read, ...] = (
-            Read("edges", at, 0),
-            Read("gradient", slot),
-            Read("count"),
-            Read("output", slot),
-        )
-        inputs = {"total": total_, "g": g, "count": count, "y": y}
-        outputs = {"mean": total_ / wide, "factor": factor / wide}
-        if not root:
-            reads, inputs = reads[:3], {name: inputs[name] for name in ("total", "g", "count")}
-        parts.append(_part(f"share{number}", "node", draft, reads, inputs, outputs))
-        draft = Draft()
-        x, mean, factor = _leaves(draft, shape, shape, shape)
-        reads = (Read("operand", slot), Read("node", at + 1, 0), Read("node", at + 1, 1))
-        inputs = {"x": x, "mean": mean, "factor": factor}
-        parts.append(_part(f"apart{number}", "edge", draft, reads, inputs, {"each": (x - mean) * factor}))
-        gives.append((at + 2, 0))
-    return Parts(tuple(parts), tuple(gives))
+        with _part(f"value{number}", "edge", parts) as part:
+            part.outputs["x"] = part.read("x", shape, "operand", slot) + 0.0
+        with _part(f"share{number}", "node", parts) as part:
+            sum_, g = part.read("total", shape, "edges", at), part.read("g", shape, "gradient", slot)
+            wide = _wide(part.read("count", (1,), "count"), shape)
+            factor = 2.0 * g
+            if root:
+                y = part.read("y", shape, "output", slot)
+                factor = where(y > 0, g / where(y > 0, y, 1.0), 0.0)
+            part.outputs |= {"mean": sum_ / wide, "factor": factor / wide}
+        with _part(f"apart{number}", "edge", parts) as part:
+            x = part.read("x", shape, "operand", slot)
+            mean, factor = (
+                part.read(name, shape, "node", at + 1, o) for o, name in enumerate(("mean", "factor"))
+            )
+            part.outputs["each"] = (x - mean) * factor
+    return Parts(tuple(parts), tuple((3 * slot + 2, 0) for slot in range(len(shapes))))
 
 
 def largest(shapes: Sequence[Shape]) -> Parts:
     """The gradient goes to the largest neighbour, element by element; equal ones share it."""
     parts: list[Part] = []
-    gives = []
     for slot, shape in enumerate(shapes):
         at, number = len(parts), _several(shapes, slot)
-        draft = Draft()
-        x, y = _leaves(draft, shape, shape)
-        reads: tuple[Read, ...] = (Read("operand", slot), Read("output", slot))
-        parts.append(_part(f"same{number}", "edge", draft, reads, {"x": x, "y": y}, {"same": equal(x, y)}))
-        draft = Draft()
-        g, count = _leaves(draft, shape, shape)
-        reads, inputs = (Read("gradient", slot), Read("edges", at, 0)), {"g": g, "count": count}
-        parts.append(_part(f"share{number}", "node", draft, reads, inputs, {"share": g / count}))
-        draft = Draft()
-        same, share = _leaves(draft, shape, shape)
-        reads, inputs = (Read("own", at, 0), Read("node", at + 1, 0)), {"same": same, "share": share}
-        parts.append(_part(f"largest{number}", "edge", draft, reads, inputs, {"each": same * share}))
-        gives.append((at + 2, 0))
-    return Parts(tuple(parts), tuple(gives))
+        with _part(f"same{number}", "edge", parts) as part:
+            x, y = part.read("x", shape, "operand", slot), part.read("y", shape, "output", slot)
+            part.outputs["same"] = equal(x, y)
+        with _part(f"share{number}", "node", parts) as part:
+            g, count = part.read("g", shape, "gradient", slot), part.read("count", shape, "edges", at)
+            part.outputs["share"] = g / count
+        with _part(f"largest{number}", "edge", parts) as part:
+            same, share = part.read("same", shape, "own", at), part.read("share", shape, "node", at + 1)
+            part.outputs["each"] = same * share
+    return Parts(tuple(parts), tuple((3 * slot + 2, 0) for slot in range(len(shapes))))
 
 
 def attended(attention: Attention, values: Shape, keys: Shape) -> Parts:
@@ -144,46 +126,35 @@ def attended(attention: Attention, values: Shape, keys: Shape) -> Parts:
     heads = attention.heads
     factor = attention.factor(keys[0])
     scores: Shape = (heads,)
-
-    draft = Draft()
-    k, q = _leaves(draft, keys, keys)
-    if attention.added:
-        both = k + q
-        score = _by_head(where(both > 0, both, SLOPE * both), heads)
-    else:
-        score = factor * _by_head(k * q, heads)
-    reads: tuple[Read, ...] = (Read("operand", KEYS), Read("operand", QUERY))
-    first = _part("scores", "edge", draft, reads, {"k": k, "q": q}, {"s": score})
-
+    parts: list[Part] = []
+    with _part("scores", "edge", parts) as part:
+        k, q = part.read("k", keys, "operand", KEYS), part.read("q", keys, "operand", QUERY)
+        if attention.added:
+            both = k + q
+            part.outputs["s"] = _by_head(where(both > 0, both, SLOPE * both), heads)
+        else:
+            part.outputs["s"] = factor * _by_head(k * q, heads)
     port = Port("s", scores)
-    most = Part("largest", "node", None, "max", (Read("edges", 0, 0),), (port,), (port,))
-
-    draft = Draft()
-    s, level = _leaves(draft, scores, scores)
-    reads = (Read("own", 0, 0), Read("node", 1, 0))
-    e = function("exp", s - level)
-    powers = _part("powers", "edge", draft, reads, {"s": s, "level": level}, {"e": e})
-
-    draft = Draft()
-    z, g, y = _leaves(draft, scores, values, values)
-    share = g / _to_head(z, values)
-    reads = (Read("edges", 2, 0), Read("gradient", 0), Read("output", 0))
-    outputs = {"share": share, "level": _by_head(share * y, heads)}
-    shares = _part("shares", "node", draft, reads, {"z": z, "g": g, "y": y}, outputs)
-
-    draft = Draft()
-    e, v, share, level, k, q = _leaves(draft, scores, values, values, scores, keys, keys)
-    slope = _to_head(e * (_by_head(share * v, heads) - level) * factor, keys)
-    outputs = {"d_value": _to_head(e, values) * share}
-    if attention.added:
-        outputs["d_key"] = slope * where(k + q > 0, 1.0, SLOPE)
-    else:
-        outputs |= {"d_key": slope * q, "d_query": slope * k}
-    reads = (Read("own", 2, 0), Read("operand", VALUES), Read("node", 3, 0), Read("node", 3, 1),
-             Read("operand", KEYS), Read("operand", QUERY))  # fmt: skip
-    inputs = {"e": e, "v": v, "share": share, "level": level, "k": k, "q": q}
-    each = _part("each", "edge", draft, reads, inputs, outputs)
-    return Parts((first, most, powers, shares, each), ((4, 0), (4, 1), (4, len(outputs) - 1)))
+    parts.append(Part("largest", "node", None, "max", (Read("edges", 0, 0),), (port,), (port,)))
+    with _part("powers", "edge", parts) as part:
+        s, level = part.read("s", scores, "own", 0), part.read("level", scores, "node", 1)
+        part.outputs["e"] = function("exp", s - level)
+    with _part("shares", "node", parts) as part:
+        z = part.read("z", scores, "edges", 2)
+        g, y = part.read("g", values, "gradient", 0), part.read("y", values, "output", 0)
+        share = g / _to_head(z, values)
+        part.outputs |= {"share": share, "level": _by_head(share * y, heads)}
+    with _part("each", "edge", parts) as part:
+        e, v = part.read("e", scores, "own", 2), part.read("v", values, "operand", VALUES)
+        share, level = part.read("share", values, "node", 3), part.read("level", scores, "node", 3, 1)
+        k, q = part.read("k", keys, "operand", KEYS), part.read("q", keys, "operand", QUERY)
+        slope = _to_head(e * (_by_head(share * v, heads) - level) * factor, keys)
+        part.outputs["d_value"] = _to_head(e, values) * share
+        if attention.added:
+            part.outputs["d_key"] = slope * where(k + q > 0, 1.0, SLOPE)
+        else:
+            part.outputs |= {"d_key": slope * q, "d_query": slope * k}
+    return Parts(tuple(parts), ((4, 0), (4, 1), (4, 1 if attention.added else 2)))
 
 
 def _several(shapes: Sequence[Shape], slot: int) -> str:
@@ -202,18 +173,29 @@ def _to_head(x: Value, shape: Shape) -> Value:
     return reshaped(spread(x, (heads, 1), (heads, shape[0] // heads)), shape)
 
 
-def _leaves(draft: Draft, *shapes: Shape) -> list[Value]:
-    return [draft.leaf("input", number, shape) for number, shape in enumerate(shapes)]
+def _wide(count: Value, shape: Shape) -> Value:
+    """The number of neighbours, repeated over a shape."""
+    return reshaped(spread(count, (1,), (math.prod(shape),)), shape)
 
 
-def _part(
-    name: str,
-    place: Place,
-    draft: Draft,
-    reads: tuple[Read, ...],
-    inputs: dict[str, Value],
-    outputs: dict[str, Value],
-) -> Part:
-    leaves = [(port, Leaf("input", number)) for number, port in enumerate(inputs)]
-    cell = draft.cell(name, leaves, [], list(outputs.items()))
-    return Part(name, place, cell, None, reads, cell.inputs, cell.output_ports)
+class _Writing:
+    """A part's cell while it is written: what it reads, in order, and its outputs."""
+
+    def __init__(self) -> None:
+        self.draft, self.inputs, self.outputs = Draft(), dict[str, Read](), dict[str, Value]()
+
+    def read(self, name: str, shape: Shape, kind: Kind, a: int = 0, b: int = 0) -> Value:
+        """One more input (see `Read`)."""
+        self.inputs[name] = Read(kind, a, b)
+        return self.draft.leaf("input", len(self.inputs) - 1, shape)
+
+
+@contextmanager
+def _part(name: str, place: Place, parts: list[Part]) -> Iterator[_Writing]:
+    """Append the part that is written meanwhile."""
+    made = _Writing()
+    yield made
+    leaves = [(port, Leaf("input", number)) for number, port in enumerate(made.inputs)]
+    cell = made.draft.cell(name, leaves, [], list(made.outputs.items()))
+    reads = tuple(made.inputs.values())
+    parts.append(Part(name, place, cell, None, reads, cell.inputs, cell.output_ports))

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from abw.core.exec.cpu.llvm.weight_grads import JOB
 from abw.core.exec.cpu.weight_grads import RowSums, TableSums
-from abw.core.exec.gradient import Gradient
+from abw.core.exec.gradient import Gradient, param_gradients
 from abw.core.exec.lower.rows import columns, matrix_view, padded, row_floats
 from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.params import Params
 from abw.core.grad.cell import Differentiated, Operand
-from abw.core.grad.gradients import param_gradients
 from abw.core.grad.graph import TrainingGraph
 from abw.core.grad.network import Training
 from abw.core.jit.decorators import njit

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.cell.evaluate import cell_values, run_cell
+from abw.core.exec.gradient import param_gradients, static_gradients
 from abw.core.grad.cell import Operand, differentiate
-from abw.core.grad.gradients import param_gradients, static_gradients
 from abw.core.ir.cell import Cell
 from tests.core.exec.builder import random_cell
 from tests.core.grad.vjp import cell_vjp

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError
 from abw.core.exec.cpu.njit import executor as njit
 from abw.core.exec.cuda.executor import CudaExecutor
+from abw.core.exec.gradient import gradients_of
 from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params, init_params
 from abw.core.exec.registry import get_executor
-from abw.core.grad.gradients import Gradients, gradients_of
 from abw.core.grad.graph import TrainingGraph, training_graph
 from abw.core.grad.network import Training, training_network
 from abw.core.grad.schedule import training_schedule
@@ -77,31 +77,21 @@ def planned(made: TrainingGraph, schedule: Schedule) -> Plan:
 
 
 def apart(
-    found: Gradients, expected: tuple[Sequence[Array | None], Sequence[Array | None]], rows: int = 0
+    found: list[Array], expected: tuple[Sequence[Array | None], Sequence[Array | None]], rows: int = 0
 ) -> float:
     """The largest difference of any gradient, relative to the largest gradient of all."""
     largest = max((np.abs(e).max(initial=0) for side in expected for e in side if e is not None), default=0)
-    worst = 0.0
-    for a, b in zip(found.params, expected[0], strict=True):
-        worst = max(worst, _difference(a, b))
-    for number, b in enumerate(expected[1]):
-        a = None
-        if number in found.tables and b is not None:
-            a = np.zeros_like(b)
-            a[found.tables[number][0]] = found.tables[number][1]
-        worst = max(worst, _difference(a, b))
+    pairs = zip(found, [*expected[0], *expected[1]], strict=True)
+    worst = max(float(np.abs(a if b is None else a - b).max(initial=0)) for a, b in pairs)
     return worst / float(largest) if largest else worst
 
 
-def _difference(a: Array | None, b: Array | None) -> float:
-    """None is zeros."""
-    sides = [side for side in (a, b) if side is not None]
-    both = sides[0] - sides[1] if len(sides) == 2 else (sides or [np.zeros(1)])[0]
-    return float(np.abs(both).max(initial=0))
-
-
-def run(executor: Executor, made: TrainingGraph, plan: Plan, params: Params) -> Gradients:
-    return gradients_of(made, executor.run(plan).values, params.values)
+def run(executor: Executor, made: TrainingGraph, plan: Plan, params: Params) -> list[Array]:
+    """The gradients of all parameters, then of all tables."""
+    vector = gradients_of(made, executor.run(plan).values, params).vector(params)
+    arrays = (*params.values, *params.tables)
+    parts = np.split(vector, np.cumsum([array.size for array in arrays])[:-1])
+    return [np.asarray(part.reshape(a.shape)) for part, a in zip(parts, arrays, strict=True)]
 
 
 SPECS = (
@@ -224,7 +214,7 @@ def test_the_same_bits_by_every_policy_and_number_of_threads(spec: str, root: Pa
     params = init_params(network, 0)
     training = training_network(network, [name for name, _ in network.outputs])
     made = training_graph(training, graph, given_gradients(training, graph))
-    seen: list[Gradients] = []
+    seen: list[list[Array]] = []
     schedules = [get_policy(name).schedule(graph.dag) for name in ("critical", "agenda", "depth")]
     assert len({len(schedule) for schedule in schedules}) > 1
     for threads in (1, 2):
@@ -234,12 +224,7 @@ def test_the_same_bits_by_every_policy_and_number_of_threads(spec: str, root: Pa
             arranged = executor.arrange(made.graph, training_schedule(made, schedule))
             seen.append(run(executor, made, plan(made.graph, arranged), params))
     for other in seen[1:]:
-        for a, b in zip(seen[0].params, other.params, strict=True):
-            assert (a is None) == (b is None)
-            assert a is None or b is None or np.array_equal(a, b)
-        for number, (rows, values) in seen[0].tables.items():
-            assert np.array_equal(rows, other.tables[number][0])
-            assert np.array_equal(values, other.tables[number][1])
+        assert all(map(np.array_equal, seen[0], other))
 
 
 def test_the_schedule_is_the_forward_one_reversed(root: Path) -> None:

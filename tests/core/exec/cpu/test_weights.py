@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from abw.core.exec.gradient import joined
+from abw.core.exec.gradient import gradients_of
 from abw.core.exec.params import init_params
 from abw.core.exec.registry import get_executor
-from abw.core.grad.gradients import gradients_of
 from tests.core.grad.test_graph import random_training
 
 # Of this one a sum has no reader that gives it a gradient.
@@ -26,7 +25,7 @@ def test_kernels_sum_what_numpy_does(seed: int) -> None:
     executor.prepare(made.training.network, params, 1)
     with np.errstate(all="ignore"):
         result = executor.run(plan)
-        expected = joined(gradients_of(made, result.values, params.values), params).vector(params)
+        expected = gradients_of(made, result.values, params).vector(params)
         ours = executor.gradient(made, plan, result, params).vector(params)
     there = np.isfinite(expected)
     scale = np.abs(expected[there]).max(initial=1e-30)
