@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
-    from abw.core.base.grid import Grid
+    from abw.core.base.console import Grid
     from abw.core.base.progress import Progress
 
 
@@ -120,7 +120,7 @@ def grid(
     prose: str | None = None,
 ) -> Grid:
     """Make a table that is whole at every width (`Grid`)."""
-    from abw.core.base.grid import Grid
+    from abw.core.base.console import Grid
 
     return Grid(*columns, optional=optional, left=left, prose=prose)
 

@@ -24,9 +24,8 @@ from abw.core.exec.lower.packing import static_values
 from abw.core.exec.lower.stages import Gate, Part, Stage, stages_of
 from abw.core.exec.params import Params
 from abw.core.exec.values import fill_constants, read_values
-from abw.core.ir.meanings import Arrays
 from abw.core.ir.model import SPREADS
-from abw.core.ir.operations import OPERATIONS
+from abw.core.ir.operations import OPERATIONS, Arrays
 from abw.core.plan.plan import Plan
 
 Tensor = Any

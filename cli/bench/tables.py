@@ -7,8 +7,8 @@ from typing import Any
 
 from abw.bench.rows import Row
 from abw.cli.console import amount, duration, grid
+from abw.core.base.console import Grid
 from abw.core.base.errors import GLUE
-from abw.core.base.grid import Grid
 
 # How a column's ending says its unit (`abw.bench.rows.Row`); of several the first fits.
 UNITS = {

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.ir.cell import Cell, Op
-from abw.core.ir.meanings import Arrays
-from abw.core.ir.operations import OPERATIONS
+from abw.core.ir.operations import OPERATIONS, Arrays
 
 Array = NDArray[np.float64]
 

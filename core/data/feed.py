@@ -7,16 +7,17 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.errors import DataError, Problem, Span, did_you_mean, missing_file
+from abw.core.base.errors import DataError, Problem, Span, SpecError, did_you_mean, missing_file
 from abw.core.base.files import ready
 
 Bytes = NDArray[np.uint8]
@@ -342,3 +343,54 @@ def open_data(path: Path, buffering: int = -1) -> BinaryIO:
         raise DataError([Problem(f"{path}: a folder, not a file", hint=hint)]) from None
     except OSError as error:
         raise DataError([Problem(f"{path}: {error.strerror}")]) from None
+
+
+# So many lines are looked at, or as many as come without waiting.
+LINES = 256
+
+
+class Head:
+    """A pipe whose first lines can be had as a file; what is read of it later begins with them."""
+
+    def __init__(self, pipe: Path, stack: ExitStack) -> None:
+        self._pipe, self._stack = pipe, stack
+        self._file: Path | None = None
+        self._feed: Feed | None = None
+
+    def file(self) -> Path:
+        """A file with the first lines, there as long as the block of `looked_at`. Errors: DataError.
+
+        Waits until the pipe gives a line.
+        """
+        if self._file is None:
+            source = next(self.feed().windows(LINES))
+            folder = self._stack.enter_context(TemporaryDirectory(prefix="abw-"))
+            self._file = Path(folder) / "stdin"
+            self._file.write_bytes(source.data)
+        return self._file
+
+    def told(self, error: SpecError) -> None:
+        """Tell mistakes that were found in the file as those of the pipe."""
+        if self._file:
+            error.rename(str(self._file), str(self.feed().path))
+
+    def feed(self) -> Feed:
+        """All of the pipe. Errors: DataError."""
+        if self._feed is None:
+            self._feed = self._stack.enter_context(open_feed(self._pipe))
+        return self._feed
+
+
+@contextmanager
+def looked_at(pipe: Path) -> Iterator[Head]:
+    """A pipe, opened when something of it is asked for.
+
+    Mistakes found in its head are reported as mistakes in the pipe.
+    """
+    with ExitStack() as stack:
+        head = Head(pipe, stack)
+        try:
+            yield head
+        except SpecError as error:
+            head.told(error)
+            raise

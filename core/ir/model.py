@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -273,7 +273,7 @@ class Library:
 
     `types` belong to no vertices, and nothing is said of what feeds them: a program does that. `params` are
     the library's own (`start`), which `given` (their numbers) are there as values, and every type's
-    (`score.W`), each once. `outputs`: room for types that are added (`abw.core.ir.libraries`), of so many.
+    (`score.W`), each once. `outputs`: room for types that are added (`abw.core.ir.model`), of so many.
     `training` has no losses, which programs say. All else as of a `Model`.
     """
 
@@ -287,3 +287,47 @@ class Library:
     weights: Weights
     outputs: int = 1
     training: Training | None = None
+
+
+NOWHERE = Span("", 0)
+# Of attention; other reductions have one input, x.
+ATTENDED = ("values", "keys", "query")
+
+
+def library_of(
+    name: str,
+    *,
+    dims: Mapping[str, int] | None = None,
+    tables: Sequence[Table] = (),
+    params: Sequence[Param] = (),
+    outputs: int = 1,
+) -> Library:
+    """Make a library without types, whose `params` are all values.
+
+    `outputs`: the most that a type may have which is added while programs run.
+    """
+    weights = Weights(None, {}, (), None, None)
+    given = tuple(range(len(params)))
+    return Library(name, (), dims or {}, tuple(tables), tuple(params), given, (), weights, outputs)
+
+
+def with_type(library: Library, cell: Cell, params: Sequence[int | Param], where: Span = NOWHERE) -> Library:
+    """Add a type that is called as its cell is.
+
+    `params`: of each of the cell's, the number in the library's `params`, or a new one.
+    """
+    new = [each for each in params if isinstance(each, Param)]
+    fresh = iter(range(len(library.params), len(library.params) + len(new)))
+    numbers = tuple(next(fresh) if isinstance(each, Param) else each for each in params)
+    made = NodeType(cell.name, "", frozenset(), (), cell, None, (), cell.output_ports, numbers, where)
+    return replace(library, params=(*library.params, *new), types=(*library.types, made))
+
+
+def with_reduction(library: Library, reduction: Reduction | Attention, shapes: Sequence[Shape]) -> Library:
+    """Add a reduction of values of a shape; attention's `shapes` are those of values, keys and query."""
+    names = ATTENDED if isinstance(reduction, Attention) else ("x",)
+    inputs = tuple(Input(name, shape, (), NOWHERE) for name, shape in zip(names, shapes, strict=True))
+    of = ", ".join("x".join(map(str, shape)) for shape in dict.fromkeys(shapes))
+    outputs = (Port("y", shapes[0]),)
+    made = NodeType(f"{reduction}({of})", "", frozenset(), (), None, reduction, inputs, outputs, (), NOWHERE)
+    return replace(library, types=(*library.types, made))

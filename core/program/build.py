@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.ir.cell import Cell, Param, Shape
-from abw.core.ir.libraries import NOWHERE, library_of, with_type
-from abw.core.ir.model import Library, Reduction, Table
+from abw.core.ir.model import NOWHERE, Library, Reduction, Table, library_of, with_type
 from abw.core.program.load import OVERRIDES
 from abw.core.program.net import TAKEN, Net
 from abw.core.program.recording.recorder import Call

@@ -7,8 +7,7 @@ from typing import Any, Protocol
 
 from abw.core.base.errors import AbwError
 from abw.core.ir.cell import Cell, Op, Port, Shape
-from abw.core.ir.libraries import with_reduction, with_type
-from abw.core.ir.model import SPREADS, Attention, Library, Reduction
+from abw.core.ir.model import SPREADS, Attention, Library, Reduction, with_reduction, with_type
 from abw.core.program.recording.recorder import Call, Reduced
 from abw.core.program.recording.values import Value, owner
 from abw.core.program.session import Session

@@ -13,7 +13,7 @@ from abw.core.base.errors import AbwError
 from abw.core.base.files import refuse_overwrite
 from abw.core.base.memory import available_memory
 from abw.core.base.progress import Clock, Progress, SpanClock
-from abw.core.data.head import looked_at
+from abw.core.data.feed import looked_at
 from abw.core.data.instances import Instances
 from abw.core.exec.interface import Executor
 from abw.core.exec.registry import get_executor, settings

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import InstanceError
 from abw.core.base.progress import Clock, Progress
-from abw.core.data.feed import Feed, Section, open_feed
-from abw.core.data.head import Head
+from abw.core.data.feed import Feed, Head, Section, open_feed
 from abw.core.data.instances import Instances
 from abw.core.data.stream import Bad, Chunk
 from abw.core.exec.interface import Executor, Result

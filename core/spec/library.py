@@ -7,8 +7,7 @@ from keyword import iskeyword
 from pathlib import Path
 
 from abw.core.ir.cell import Param, Port
-from abw.core.ir.libraries import with_type
-from abw.core.ir.model import Library, NodeType
+from abw.core.ir.model import Library, NodeType, with_type
 from abw.core.ir.schema import Schema
 from abw.core.spec.cells.traced import Traced
 from abw.core.spec.load import Overrides
@@ -20,7 +19,7 @@ from abw.core.spec.models.weights import read_weights
 from abw.core.spec.models.wiring import share
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, read
-from abw.core.spec.text.reach import Reach
+from abw.core.spec.text.fields import Reach
 from abw.core.spec.text.report import Report
 
 OPTIONAL = ("dims", "tables", "params", "cells", "types", "weights", "train")

@@ -18,12 +18,11 @@ from abw.core.ir.schema import ARRAYS, Schema
 from abw.core.ir.training import Training
 from abw.core.spec.cells.files import make, read_cell
 from abw.core.spec.keys.model import DATA, MODEL
-from abw.core.spec.models.answers import asked_beside
 from abw.core.spec.models.derived import with_derived
 from abw.core.spec.models.drafts import Cells, draft_types
 from abw.core.spec.models.growing.section import grow, optional_inputs, sketch
 from abw.core.spec.models.losses import Outputs
-from abw.core.spec.models.outputs import read_outputs
+from abw.core.spec.models.outputs import asked_beside, read_outputs
 from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.sections import declared, owners_of
 from abw.core.spec.models.train import read_training
@@ -32,7 +31,7 @@ from abw.core.spec.models.wiring import connect, finish, share
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Scalar, read
-from abw.core.spec.text.reach import Reach
+from abw.core.spec.text.fields import Reach
 from abw.core.spec.text.report import Report
 from abw.core.spec.text.sizes import known_dims, too_large
 

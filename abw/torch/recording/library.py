@@ -15,8 +15,7 @@ from abw.core.base.errors import AbwError, Span
 from abw.core.exec.params import Params
 from abw.core.exec.registry import executor_of
 from abw.core.ir.cell import Cell, Op, Param, Port
-from abw.core.ir.libraries import library_of, with_reduction, with_type
-from abw.core.ir.model import Attention, Library, Table
+from abw.core.ir.model import Attention, Library, Table, library_of, with_reduction, with_type
 from abw.core.ir.network import Constant
 from abw.core.policy.registry import get_policy
 from abw.core.program.network import constants_of, shapes_of

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
-from abw.core.data.columns import column
-from abw.core.data.instances import Instances
+from abw.core.data.instances import Instances, column
 
 Array = NDArray[Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, count
 
-from abw.core.ir.meanings import spell
+from abw.core.ir.operations import spell
 
 # What is one expression; `assign` makes the other operations of these.
 EXPRESSIONS: Mapping[str, str] = {

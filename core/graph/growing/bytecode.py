@@ -34,9 +34,8 @@ from abw.core.ir.model import (
     TableSource,
     ZeroSource,
 )
-from abw.core.ir.phases import Phases
+from abw.core.ir.phases import Origins, Phases, origins_of
 from abw.core.ir.schema import Hop
-from abw.core.ir.steps import Origins, origins_of
 
 Kinds = frozenset[str]
 # Vertices of some kinds, and of some origins; None: of all.

@@ -25,9 +25,8 @@ from abw.core.ir.formats import COMMON
 from abw.core.ir.growth import GrowingKind, Growth, Number, clause_places, places_of
 from abw.core.ir.model import FieldSource, Input, Model, NodeSource, Source, TableSource
 from abw.core.ir.network import Network
-from abw.core.ir.phases import Phases
+from abw.core.ir.phases import Phases, origins_of
 from abw.core.ir.schema import Hop, Schema
-from abw.core.ir.steps import origins_of
 
 
 class GrowthModel:

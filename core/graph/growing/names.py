@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from abw.core.ir.schema import Hop, Schema
 
 # Columns: the round in which a vertex came to be, and its origin where steps ask for it (numbers of
-# `abw.core.ir.steps.origins_of`); the pick by which it came, or the one that it came from.
+# `abw.core.ir.phases.origins_of`); the pick by which it came, or the one that it came from.
 ROUND, ORIGIN, PICK = "round", "origin", "pick"
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from abw.core.data.readers.jsonscan import TEXT, WHOLE
 from abw.core.data.readers.planscan import FIELDS as PLAN_FIELDS
 from abw.core.data.readers.planscan import NUMBERS as PLAN_NUMBERS
-from abw.core.data.readers.tokenise import masks_of
+from abw.core.data.readers.words import masks_of
 from abw.core.data.vertices import INDEX, FieldColumn
 from abw.core.graph.bytecode import Bytecode, names_of
 from abw.core.graph.growing.model import GrowthModel

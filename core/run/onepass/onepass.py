@@ -15,7 +15,7 @@ from abw.core.base.errors import AbwError
 from abw.core.base.progress import Times, uncounted
 from abw.core.data.given.objects import text_of
 from abw.core.data.given.written import Writer
-from abw.core.data.readers.tokenise import masks_of
+from abw.core.data.readers.words import masks_of
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.launch import Walking
 from abw.core.exec.interface import Executor, Result

@@ -9,8 +9,8 @@ from __future__ import annotations
 from abw.core.data.readers.blanks import BEGIN, BEHIND, END, split
 from abw.core.data.readers.lattice import parse_lattices
 from abw.core.data.readers.pairs import parse_pairs
-from abw.core.data.readers.tokenise import find
 from abw.core.data.readers.trees import parse_trees
+from abw.core.data.readers.words import find
 from abw.core.jit.addresses import bytes_at, bytes_in, int_table, ints_at, longs_at, longs_in, text_at
 from abw.core.jit.decorators import entry, fragment
 from abw.core.run.onepass import state as at
@@ -158,7 +158,7 @@ def sentences(words: int) -> int:
 
 @entry
 def tokens(words: int) -> int:
-    """Plain text whose tokens are found by `TOKENS`, `tokenise.find`'s masks. Registers: words, as texts."""
+    """Plain text whose tokens are found by `TOKENS`, `words.find`'s masks. Registers: words, as texts."""
     state = longs_at(words, at.WORDS)
     text, count, size = text_at(state[at.TEXT], state[at.SIZE]), state[at.COUNT], state[at.SIZE]
     most, blanks = size + count + 1, 2 + count

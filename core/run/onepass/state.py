@@ -73,7 +73,7 @@ _ARRAYS = 50
 # - Of JSON: powers of ten (see `jsontokens.Json`); of JSON lines where vocabularies of names lie, and what is
 #   told of these (see `jsonlines`).
 # - Of query plans: known words, and what becomes of fields (see `queryplans`). Of plain text: the masks of
-#   `tokenise.find`.
+#   `words.find`.
 # - Of edges: as `edges._consumers` takes them. The types in order, where there is one.
 # - Of arenas: as `plan.fill_plan` takes them.
 # - Of policies: an FSM's table and actions.

@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from abw.core.ir.cell import Op, Shape
-from abw.core.ir.meanings import Arrays, spell
-from abw.core.ir.operations import OPERATIONS, Operation
+from abw.core.ir.operations import OPERATIONS, Arrays, Operation, spell
 from abw.core.ir.shapes import ShapeError, Sizes, broadcast, shape
 
-# The operations that the steps of a composite's meaning are (see `abw.core.ir.meanings.spell`).
+# The operations that the steps of a composite's meaning are (see `abw.core.ir.operations.spell`).
 STEPS = {"select": "where", "less": "lt", "less_equal": "le", "equal": "eq"}
 PRIMITIVE = {*STEPS, *(operation.name for operation in OPERATIONS.values() if operation.kind != "composite")}
 

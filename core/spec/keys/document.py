@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from abw.core.spec.keys.growing import CLAUSE_SCHEMA, GROWING
-from abw.core.spec.keys.model import CELL, CONSTANT, MODEL, MODEL_CELL, OF_CELLS, PARAM, REDUCTIONS, TYPE
+from abw.core.spec.keys.model import (
+    CELL,
+    CLAUSE_SCHEMA,
+    CONSTANT,
+    GROWING,
+    MODEL,
+    MODEL_CELL,
+    OF_CELLS,
+    PARAM,
+    REDUCTIONS,
+    TYPE,
+)
 from abw.core.spec.keys.section import Schema, either, listed, number, refer
 
 _SOURCE = (

@@ -1,4 +1,4 @@
-"""The keys of models and cells: types, data, tables, weights, outputs."""
+"""The keys of models and cells: training, growth, types, data, tables, weights, outputs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from abw.core.ir.formats import BESIDE, FORMATS
 from abw.core.ir.model import FORMS, SIMPLE
 from abw.core.ir.operations import FUNCTIONS, SIGNS
 from abw.core.ir.schema import DERIVED
+from abw.core.ir.training import INITS, LOSSES, METRICS, OPTIMIZERS, SCHEDULES
 from abw.core.spec.keys.section import (
+    Schema,
     Section,
     either,
     integer,
@@ -21,7 +23,141 @@ from abw.core.spec.keys.section import (
     word,
     words,
 )
-from abw.core.spec.keys.training import TRAIN
+
+# A link's or field's value: a path, a number or a word.
+_VALUE: Schema = {"type": ["string", "integer"], "minLength": 1, "minimum": 0}
+
+CHOICE = Section(
+    "A choice among allowed scores.",
+    {
+        "argmax": text("TYPE.OUTPUT: pick the highest score."),
+        "sample": text("TYPE.OUTPUT: draw by the softmax."),
+        "best": text("4 of TYPE.OUTPUT: a beam of 4."),
+        "allow": named(
+            "A name for each score, and the condition that allows it.",
+            text("A condition: top.below and front"),
+            pattern=None,
+        ),
+    },
+)
+GROWING = Section(
+    "A kind of vertices created while the model runs, by decisions on values just computed.",
+    {
+        "links": named("Links of its vertices, to a KIND or 'KIND or none'.", text("KIND, or KIND or none.")),
+        "fields": named(
+            "Fields of its vertices: 'number', or a table whose row it is.", text("number, or a table.")
+        ),
+        "most": integer("Maximum number in an instance."),
+        "start": named(
+            "Links and fields of the vertex that each instance begins with.", _VALUE, pattern=None
+        ),
+        "choose": named(
+            "Decisions at each vertex, once it is computed.",
+            either(
+                "",
+                text(
+                    "argmax TYPE.OUTPUT, sample TYPE.OUTPUT, best 4 of TYPE.OUTPUT, TYPE.OUTPUT > 0.5, or "
+                    "chance 0.5."
+                ),
+                CHOICE.schema,
+            ),
+        ),
+        "then": listed(refer("clause"), "Clauses that create vertices, in order.", least=0),
+    },
+)
+CLAUSE = Section(
+    "A new vertex: its links and fields (this, LINK.LINK, FIELD + 1, a number, a word).",
+    {
+        "add": text("The kind of the new vertex."),
+        "as": text("Its name in later clauses."),
+        "when": text("A condition for it: action == shift and depth < 7"),
+        "unless": text("A condition against it."),
+        "each": text(
+            "NAME in LINK: create one for each vertex of a list; or the decision `best`: one for each pick."
+        ),
+    },
+    ("add",),
+)
+# In a clause every other key is a link or a field of the new vertex.
+CLAUSE_SCHEMA = {**CLAUSE.schema, "additionalProperties": _VALUE}
+
+
+_OVER = text("Restrict it to a kind or group of vertices, or to those that a link of the instance leads to.")
+
+LOSS = Section(
+    "A loss between an output and its target.",
+    {
+        "of": text("The output."),
+        "target": text("FIELD, LINK.FIELD, or the row TABLE[LINK.FIELD], as for next.word."),
+        "kind": word("Kind of loss.", LOSSES, LOSSES[0]),
+        "over": _OVER,
+        "weight": number("Factor of this loss."),
+        "classes": {**listed(number(), "The weight of each class.", least=0)},
+    },
+    ("of", "target"),
+)
+METRIC = Section(
+    "A metric of one of the losses' outputs.",
+    {"name": word("Its name.", METRICS), "of": text("The output."), "over": _OVER},
+    ("name",),
+)
+OPTIMIZER = Section(
+    "An optimizer and its settings, as in PyTorch.",
+    {
+        "name": word("Its name.", OPTIMIZERS),
+        "rate": number("The learning rate."),
+        "decay": number("Weight decay of all parameters."),
+        **{name: number("As in torch.optim.") for name in ("momentum", "beta1", "beta2", "epsilon")},
+    },
+    ("name",),
+)
+SCHEDULE = Section(
+    "How the learning rate changes.",
+    {
+        "name": word("Its name.", SCHEDULES),
+        "warmup": integer("Number of steps over which the rate grows from 0.", least=0),
+        "factor": number("exponential: factor of the rate for each epoch."),
+    },
+    ("name",),
+)
+_METRICS = ({"enum": list(METRICS)}, METRIC.schema)
+TRAIN = Section(
+    "Settings of `abw train`.",
+    {
+        "loss": some("A loss, or a list of losses to add.", LOSS.schema),
+        "metric": either(
+            "Metrics; the first decides which epoch is best.", *_METRICS, listed(either("", *_METRICS))
+        ),
+        "optimizer": either(
+            "A name, or a mapping with settings.", {"enum": list(OPTIMIZERS)}, OPTIMIZER.schema
+        ),
+        "schedule": either("Schedule of the learning rate.", {"enum": list(SCHEDULES)}, SCHEDULE.schema),
+        "per": word("Unit over which a step's loss is averaged.", ("instance", "value")),
+        "clip": number("Maximum norm of the gradient."),
+        "word-dropout": named(
+            "Probability of reading a word as unknown, by table.", number(below=1), pattern=None
+        ),
+        "dropout": named(
+            "Probability of setting a number to 0, by patterns of TYPE.INPUT.", number(below=1), pattern=None
+        ),
+        "init": named(
+            "Initial values, by patterns of names of parameters and tables.",
+            text(f"One of: {', '.join(INITS)}; uniform(0.1), normal(0.02)."),
+            pattern=None,
+        ),
+        "epochs": integer("Number of passes over the training data.", default=10),
+        "batch": integer("Instances in a step.", default=32),
+        "patience": integer(
+            "Epochs without a better metric that end the training; 0: never.", least=0, default=0
+        ),
+        "vocabulary": integer("Words that occur less often have no row of their own.", default=1),
+        "dev": text("The dev data, relative to the spec."),
+    },
+    ("loss",),
+)
+# Of a library: its programs say the losses.
+LIBRARY_TRAIN = TRAIN.without("loss", "metric", "word-dropout", "dropout", "vocabulary")
+
 
 PARAM = Section(
     "A parameter and its initial value.",

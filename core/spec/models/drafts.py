@@ -17,7 +17,7 @@ from abw.core.spec.models import attention
 from abw.core.spec.models.sources import Layer, parse_conditions
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar
-from abw.core.spec.text.reach import Reach
+from abw.core.spec.text.fields import Reach
 from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.sizes import Dims, size
 from abw.core.spec.text.tokens import ExpressionError

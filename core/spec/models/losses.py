@@ -19,7 +19,7 @@ from abw.core.ir.training import (
     MetricName,
     Target,
 )
-from abw.core.spec.keys.training import LOSS, METRIC
+from abw.core.spec.keys.model import LOSS, METRIC
 from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.sources import Lookup, parse_source
 from abw.core.spec.text import fields

@@ -17,7 +17,7 @@ from abw.core.spec.models.tables import read_tables
 from abw.core.spec.models.weights import Owners
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Scalar
-from abw.core.spec.text.reach import Reach
+from abw.core.spec.text.fields import Reach
 from abw.core.spec.text.report import Report
 from abw.core.spec.text.sizes import Dims, known_dims, resolve
 

@@ -10,14 +10,14 @@ from fnmatch import fnmatchcase
 
 from abw.core.ir.model import Table
 from abw.core.ir.training import INITS, OPTIMIZERS, SCHEDULES, Init, Optimizer, RateSchedule, Training
+from abw.core.spec.keys.model import LIBRARY_TRAIN, OPTIMIZER, SCHEDULE, TRAIN
 from abw.core.spec.keys.section import Entries
-from abw.core.spec.keys.training import LIBRARY_TRAIN, OPTIMIZER, SCHEDULE, TRAIN
 from abw.core.spec.models.losses import Losses, Outputs
 from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Node
-from abw.core.spec.text.reach import Reach
+from abw.core.spec.text.fields import Reach
 from abw.core.spec.text.report import Report, suggest
 
 _INIT = re.compile(r"(?P<name>[a-z][a-z-]*)(\((?P<numbers>[^()]*)\))?")

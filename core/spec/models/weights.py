@@ -26,7 +26,7 @@ from abw.core.spec.keys.model import WEIGHTS
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Node, Scalar, Sequence
-from abw.core.spec.text.reach import Reach
+from abw.core.spec.text.fields import Reach
 from abw.core.spec.text.report import Report, suggest
 from abw.core.spec.text.sizes import Dims, expression
 from abw.core.spec.text.tokens import EXPRESSION, Cursor, ExpressionError, Token, parsed, tokenize

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TypeVar
 
 from abw.core.base.errors import Span
+from abw.core.base.files import why_no_file
 from abw.core.spec.text.document import COMMAS, Mapping, Node, Scalar, Sequence
 from abw.core.spec.text.report import Report, suggest
 
@@ -199,3 +202,33 @@ def names(node: Node | None, what: str, report: Report) -> tuple[Scalar, ...]:
                 report.add(f"'{item.text}' is there twice", item.where)
             entries.setdefault(item.text, item)
     return tuple(entries.values())
+
+
+HINT = "move it there, or let the spec read it: --allow-outside (in Python: allow_outside=True)"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The folder of a spec, where the paths that it names begin; with `outside` they may lead out of it."""
+
+    folder: Path
+    outside: bool = False
+
+    def file(self, named: Scalar, what: str, report: Report) -> Path | None:
+        """The path that a spec names, whether or not a file is there; None, with the problem in `report`,
+        where it leads out of the folder or to what is no regular file.
+        """
+        path = self.folder / named.text
+        try:
+            inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.folder))
+            if not self.outside and not inside:
+                message = f"{what} {path} is outside the spec's folder {self.folder.absolute()}"
+                report.add(message, named.where, HINT)
+            elif found := why_no_file(path):
+                report.add(f"{what} {path} is {found}, not a file", named.where)
+            else:
+                return path
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            report.add(f"cannot read {str(path)!r}: {reason}", named.where)
+        return None

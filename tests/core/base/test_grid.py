@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from abw.core.base.console import UNLIMITED, Console
+from abw.core.base.console import UNLIMITED, Console, Grid
 from abw.core.base.errors import GLUE
-from abw.core.base.grid import Grid
 
 WORDS = st.text("abcdefg123", min_size=1, max_size=12)
 ROWS = st.integers(1, 9).flatmap(

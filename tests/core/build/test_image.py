@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.core.build.image import LINE, TO_CODE, TO_PART, Image, image_of
+from abw.core.build.library import LINE, TO_CODE, TO_PART, Image, image_of
 from abw.core.jit.pointers import Table
 
 FLOATS = [np.arange(n, dtype=np.float32) + n for n in range(1, 4)]

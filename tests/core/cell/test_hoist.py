@@ -15,9 +15,8 @@ from abw.core.exec.params import init_params
 from abw.core.exec.reference import ReferenceExecutor
 from abw.core.graph.cells import cell_network
 from abw.core.ir.cell import Cell
-from abw.core.ir.meanings import Arrays
 from abw.core.ir.network import loops_of
-from abw.core.ir.operations import OPERATIONS
+from abw.core.ir.operations import OPERATIONS, Arrays
 from abw.core.plan.plan import plan
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.run.workload import load_workload, open_model

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from abw.core.base.errors import DataError
 from abw.core.data.feed import ALL, Feed, open_feed
 from abw.core.data.given.objects import read_objects
-from abw.core.data.plain import plain
+from abw.core.data.plain import plain, read_values
 from abw.core.data.read import read
-from abw.core.data.readers.values import read_values
 from abw.core.data.stream import chunks_by
 from tests.core.data.test_objects import same, trees
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.core.data.readers.tokenise import pieces_of
+from abw.core.data.readers.words import pieces_of
 
 TAKEN = [
     *(r"\w+|[^\w\s]", r"\S+", r"\d+|\w+|[^\s]", ".", r"[^\W\d]+|\d|\W+", r"[a-zé]+|[\]\-]|-|x+", "a|b+|汉"),

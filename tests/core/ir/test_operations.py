@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from abw.core.exec.cpu.llvm.functions import OWN
 from abw.core.exec.lower.expressions import EXPRESSIONS, assign
-from abw.core.ir.meanings import Arrays, spell
-from abw.core.ir.operations import ELSEWHERE, FUNCTIONS, OPERATIONS, SIGNS, Form, Operation
+from abw.core.ir.operations import ELSEWHERE, FUNCTIONS, OPERATIONS, SIGNS, Arrays, Form, Operation, spell
 from abw.core.spec.load import load_cell
 
 DIMS = {"m": 3, "n": 5, "k": 2}

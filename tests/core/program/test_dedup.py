@@ -19,7 +19,7 @@ import abw
 from abw.core.base.errors import AbwError
 from abw.core.graph.equal.consing import Consing, DedupMode, Patience
 from abw.core.ir.cell import Cell, Op, Port
-from abw.core.ir.libraries import library_of, with_reduction, with_type
+from abw.core.ir.model import library_of, with_reduction, with_type
 from abw.core.policy.check import check_schedule
 from abw.core.program.engines.engine import not_finite
 from abw.core.program.net import Net

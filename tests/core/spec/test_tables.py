@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abw.core.base.errors import Span
-from abw.core.spec.models.vocab import read_vocabulary
+from abw.core.spec.models.tables import read_vocabulary
 from abw.core.spec.text.report import Report
 from tests.core.spec.writing import Folder, edited
 

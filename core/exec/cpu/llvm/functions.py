@@ -27,7 +27,7 @@ from abw.core.exec.lower.polynomials import (
     TANH_P,
     TANH_Q,
 )
-from abw.core.ir.meanings import spell
+from abw.core.ir.operations import spell
 
 # Added to a number below 2^22 and taken away again it rounds it; in between its last bits are an integer.
 ROUNDER = 1.5 * 2**23

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abw.core.ir.growth import Decision, GrowingKind
-from abw.core.spec.keys.growing import CHOICE
+from abw.core.spec.keys.model import CHOICE
 from abw.core.spec.models.drafts import TypeDraft, kinds_text
 from abw.core.spec.models.growing.clauses import WrittenChoice, parse_choice
 from abw.core.spec.models.growing.places import Scope, Scopes

@@ -19,7 +19,7 @@ from abw.core.ir.growth import (
 )
 from abw.core.ir.model import FieldSource, NodeSource, Table, TableSource
 from abw.core.ir.schema import Hop, Schema
-from abw.core.spec.keys.growing import CLAUSE, GROWING
+from abw.core.spec.keys.model import CLAUSE, GROWING
 from abw.core.spec.models.derived import reversals
 from abw.core.spec.models.drafts import kinds_text
 from abw.core.spec.models.growing.clauses import parse_each
