@@ -12,7 +12,7 @@ import typer
 
 from abw.cli import completion
 from abw.cli.console import print_json, progress
-from abw.cli.groups import filled, flag, group, option
+from abw.cli.groups import filled, flag, group, option, without
 from abw.cli.usage import one_of
 
 if TYPE_CHECKING:
@@ -177,6 +177,10 @@ class Changes:
         return filled(Overrides, self, dims=self.dims, **more)
 
 
+# Changes of sizes alone.
+Sizes = Annotated[Changes, without("data", "limit", "batch", "weights", "seed")]
+
+
 @group
 class Passes:
     """What is done to graphs before they are scheduled."""
@@ -208,6 +212,11 @@ class Output:
         """Print a report on what was done: as JSON, or for people, by `show`, unless quiet."""
         if self.as_json or not self.quiet:
             self.give(report, show)
+
+
+def run_or_spec(help: str) -> Any:  # noqa: ANN401 (as typer.Argument)
+    """The argument of commands that take a run, a spec or a program."""
+    return typer.Argument(metavar="[RUN|SPEC]", help=help, autocompletion=completion.runs_and_specs)
 
 
 def run_of(name: str | None) -> StoredRun:

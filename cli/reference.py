@@ -81,7 +81,7 @@ def _shared(commands: Iterable[Command]) -> dict[str, Row]:
     """By name the description that most commands have, with its default if that is always the same."""
     defaults: dict[Described, list[str]] = {}
     for command in commands:
-        for names, meaning, default in (*_arguments(command), *_options(command)):
+        for names, meaning, default in _rows(command):
             defaults.setdefault((names, meaning), []).append(default)
     often = sorted(defaults.items(), key=lambda item: len(item[1]))
     found = {
@@ -100,43 +100,37 @@ def _name(row: Row | Described) -> str:
 
 def _command(name: str, command: Command, shared: Mapping[str, Row]) -> Iterator[str]:
     arguments = [param for param in command.params if param.param_type_name == "argument"]
-    options = _options(command)
+    rows = _rows(command)
     shown = "".join(f" {_metavar(a)}" if a.required else f" [{_metavar(a)}]" for a in arguments)
     inner = " COMMAND" if getattr(command, "commands", None) else ""
     yield f"## {name}\n"
     if shown or inner:
-        yield f"`{name}{shown}{' [OPTIONS]' if options else ''}{inner}`\n"
+        yield f"`{name}{shown}{' [OPTIONS]' if len(rows) > len(arguments) else ''}{inner}`\n"
     yield inspect.cleandoc(command.help) + "\n"
-    rows = [*_arguments(command), *options]
     is_shared = {row: shared.get(_name(row), ("", "", ""))[:2] == row[:2] for row in rows}
     if own := [row for row in rows if not is_shared[row]]:
         yield from _list(own)
-    named = {_name(row): row[2] for row in options if is_shared[row] and _name(row) not in EVERY}
+    named = {
+        _name(row): row[2]
+        for row in rows
+        if is_shared[row] and row[0].startswith("`-") and _name(row) not in EVERY
+    }
     also = [f"`{n}`{f' ({default})' if default != shared[n][2] else ''}" for n, default in named.items()]
     if also:
         yield f"[Shared](#shared-options): {', '.join(also)}.\n"
 
 
-def _arguments(command: Command) -> list[Row]:
-    """The arguments of a command: name or choices, what it is, its default."""
-    kinds = kinds_of(command)
-    rows = []
-    for a in command.params:
-        if a.param_type_name == "argument":
-            choices = get_origin(kinds[a.name]) is Literal
-            rows.append((f"`{_value(kinds[a.name]) if choices else _metavar(a)}`", a.help or "", _default(a)))
-    return rows
-
-
-def _options(command: Command) -> list[Row]:
-    """The options of a command: names with what stands for a value, what it does, its default."""
-    kinds = kinds_of(command)
-    rows = []
-    for o in command.params:
-        if o.param_type_name == "option":
-            names = ", ".join(f"`{opt}`" for opt in sorted(o.opts, key=len))
-            value = "" if o.is_flag else f" `{o.metavar or _value(kinds[o.name])}`"
-            rows.append((names + value, o.help or "", _default(o)))
+def _rows(command: Command) -> list[Row]:
+    """The arguments and options of a command: names with what stands for a value, what it is, its default."""
+    kinds, rows = kinds_of(command), []
+    for param in sorted(command.params, key=lambda param: param.param_type_name):  # arguments first
+        kind = kinds.get(param.name)
+        if param.param_type_name == "argument":
+            named = f"`{_value(kind) if get_origin(kind) is Literal else _metavar(param)}`"
+        else:
+            named = ", ".join(f"`{opt}`" for opt in sorted(param.opts, key=len))
+            named += "" if param.is_flag else f" `{param.metavar or _value(kind)}`"
+        rows.append((named, param.help or "", _default(param)))
     return rows
 
 

@@ -19,11 +19,11 @@ from abw.core.policy.schedule import Schedule
 from abw.core.tools.needed import bytes_picture
 from abw.viz.data.fsm import policy_picture
 from abw.viz.data.pictures import FATES, PolicyPicture, listed
+from abw.viz.data.reopened import Origin
 from abw.viz.data.rounds import rounds_picture
 from abw.viz.data.scene import Kept, Scene
 from abw.viz.data.steps import frontier_picture
 from abw.viz.data.times import times_document
-from abw.viz.data.vertices import vertices_document
 from abw.viz.drawing.layered import across
 from abw.viz.drawing.palette import colour, ink, marks, pattern
 from abw.viz.drawing.rounds import cut_text
@@ -31,7 +31,7 @@ from abw.viz.drawing.rounds import cut_text
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
-# The most computed numbers put into the page, and how many of a node's there are at most.
+# The most computed numbers put into the page, and how many of a node's or of a vector there are at most.
 VALUES, SHORT = 60_000, 8
 
 # The most choices of what grows put into the page.
@@ -206,6 +206,42 @@ def _values(kept: Kept) -> dict[str, Any]:
         "node": kept.node[: len(shown)].tolist(),
         "values": [[float(f"{value:.4g}") for value in row] for row in shown.tolist()],
         "cut": short < rows.shape[1],
+    }
+
+
+def vertices_document(origin: Origin) -> dict[str, Any]:
+    """What the data says of a mini-batch's V vertices and N instances, as the page's scripts read it.
+
+    `kind` (V,) numbers into `kinds`; `lines` (N,) of `source` on which instances begin, their `numbers` (N,)
+    in the data, `names` where the data has some. Of fields `of` (V,) is -1 where a vertex has none, else its
+    number, or that of its word in `words`; of vectors `vertex` (m,) have the `rows` (m, at most 8), `cut`
+    where there is more of them. O(vertices * fields).
+    """
+    found, inside = origin.instances, slice(origin.first, origin.last)
+    begin, end = (int(found.start[at]) for at in (origin.first, origin.last))
+    fields: list[dict[str, Any]] = []
+    for name, numbers in found.fields.items():
+        of, words = numbers[begin:end], found.vocabulary.get(name)
+        if not (of >= 0).any():
+            continue
+        said = None
+        if words is not None:
+            used = np.unique(of[of >= 0])
+            of = np.where(of < 0, -1, np.searchsorted(used, of))
+            said = [str(words[i]) for i in used.tolist()]
+        fields.append({"name": name, "of": of.tolist(), "words": said})
+    for name, values in found.values.items():
+        low, high = np.searchsorted(values.vertex, (begin, end))
+        rows = [[float(f"{value:.4g}") for value in row] for row in values.rows[low:high, :SHORT].tolist()]
+        vertex, cut = (values.vertex[low:high] - begin).tolist(), values.rows.shape[1] > SHORT
+        fields.append({"name": name, "vertex": vertex, "rows": rows, "cut": cut})
+    return {
+        "kinds": found.schema.kinds,
+        "kind": found.kind[begin:end].tolist(),
+        "fields": fields,
+        "source": str(found.source),
+        **listed(lines=found.lines[inside], numbers=found.numbers[inside]),
+        "names": found.names[inside] if found.names else None,
     }
 
 

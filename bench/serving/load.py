@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Sequence
-from itertools import count, cycle, islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +14,8 @@ R = TypeVar("R")
 
 # The header of an answer that says how long its body is, as the server writes it.
 LENGTH = b"content-length: "
+# Seconds that answers are waited for when nothing more is sent.
+LAST = 60.0
 # Called with the status (0: the connection broke) and the bytes of the answer.
 Done = Callable[[int, bytes], None]
 
@@ -84,7 +86,7 @@ class Client:
         """
         lines = cycle(self.bodies)
         bodies = [b"\n".join(islice(lines, size)) for _ in self.bodies[: len(self.bodies) // size + 1]]
-        found = _run(closed_loop(port, bodies, connections, seconds))
+        found, _ = _run(asked(port, bodies, connections, seconds))
         took = sorted(seconds for several in found.values() for seconds in several)
         count = len(took)
         failed = count - len(found[200])
@@ -96,7 +98,7 @@ class Client:
         By status: answers a second, and seconds from when a request was due to its answer. `unsent`: requests
         for which no connection was free.
         """
-        found, unsent = _run(open_loop(port, self.bodies, connections, seconds, rate))
+        found, unsent = _run(asked(port, self.bodies, connections, seconds, rate))
         by_status = {
             status: {"per_second": len(took) / seconds, **_tails(sorted(took))}
             for status, took in sorted(found.items())
@@ -112,75 +114,50 @@ def _run(work: Coroutine[Any, Any, R]) -> R:
         return runner.run(work)
 
 
-async def closed_loop(
-    port: int, bodies: Sequence[bytes], connections: int, seconds: float
-) -> dict[int, list[float]]:
-    """Seconds of each answer by status, of connections that ask again when they are answered."""
-    loop = asyncio.get_running_loop()
-    found: dict[int, list[float]] = defaultdict(list)
-    ended = loop.create_future()
-    requests = [request_of(body) for body in bodies]
-    askers = [(await loop.create_connection(Asker, "127.0.0.1", port))[1] for _ in range(connections)]
-    numbers, busy = count(), connections
-    end = time.perf_counter() + seconds
-
-    def ask(asker: Asker) -> None:
-        asked = time.perf_counter()
-
-        def done(status: int, _: bytes) -> None:
-            nonlocal busy
-            found[status].append(time.perf_counter() - asked)
-            if status and time.perf_counter() < end:
-                ask(asker)
-                return
-            busy -= 1
-            if not busy:
-                ended.set_result(None)
-
-        asker.ask(requests[next(numbers) % len(requests)], done)
-
-    for asker in askers:
-        ask(asker)
-    await ended
-    for asker in askers:
-        asker.close()
-    return found
-
-
-async def open_loop(
-    port: int, bodies: Sequence[bytes], connections: int, seconds: float, rate: float
+async def asked(
+    port: int, bodies: Sequence[bytes], connections: int, seconds: float, rate: float | None = None
 ) -> tuple[dict[int, list[float]], int]:
-    """Seconds of each answer by status, of requests at a fixed rate, and how many had no connection."""
-    loop = asyncio.get_running_loop()
-    requests = [request_of(body) for body in bodies]
-    opened = [(await loop.create_connection(Asker, "127.0.0.1", port))[1] for _ in range(connections)]
-    free = deque(opened)
-    found: dict[int, list[float]] = defaultdict(list)
-    unsent = asked = 0
+    """Seconds of each answer by status, and how many requests found no connection.
 
-    def ask(due: float, request: bytes) -> bool:
+    Connections ask again as soon as they are answered, or requests come at a fixed rate, each at its time.
+    """
+    loop = asyncio.get_running_loop()
+    requests = cycle([request_of(body) for body in bodies])
+    opened = [(await loop.create_connection(Asker, "127.0.0.1", port))[1] for _ in range(connections)]
+    free, found, sent = deque(opened), defaultdict[int, list[float]](list), 0
+
+    def ask(due: float) -> bool:
+        nonlocal sent
         while free and not free[0].open:
             free.popleft()
         if not free:
             return False
-        asker = free.popleft()
+        asker, sent = free.popleft(), sent + 1
 
         def done(status: int, _: bytes) -> None:
-            found[status].append(time.perf_counter() - due)
+            now = time.perf_counter()
+            found[status].append(now - due)
             if status:
                 free.append(asker)
+                if rate is None and now < end:
+                    ask(now)
 
-        asker.ask(request, done)
+        asker.ask(next(requests), done)
         return True
 
-    begun, total = time.perf_counter(), int(rate * seconds)
-    while asked < total:
-        while asked < total and (due := begun + asked / rate) <= time.perf_counter():
-            unsent += not ask(due, requests[asked % len(requests)])
-            asked += 1
-        await asyncio.sleep(0.001)
-    last = time.perf_counter() + 5.0
-    while sum(map(len, found.values())) < total - unsent and time.perf_counter() < last:
+    begun, unsent = time.perf_counter(), 0
+    end = begun + seconds
+    if rate is None:
+        for _ in opened:
+            ask(time.perf_counter())
+        await asyncio.sleep(seconds)
+    else:
+        for number in range(int(rate * seconds)):
+            while (due := begun + number / rate) > time.perf_counter():
+                await asyncio.sleep(0.001)
+            unsent += not ask(due)
+    last = time.perf_counter() + LAST
+    while sum(map(len, found.values())) < sent and time.perf_counter() < last:
         await asyncio.sleep(0.01)
     for asker in opened:
         asker.close()

@@ -72,7 +72,7 @@ def serve(
         yield from _beside(spec, trees, hidden, seconds, runs)
         return
     found: dict[str, list[dict[str, float]]] = {name: [] for name in ENGINES}
-    with closing(Apart(Client, trees, seconds=600.0)) as client:
+    with _client(trees) as client:
         for turn in range(runs):
             for name, batch in ENGINES.items():
                 with _serving(spec, trees, hidden, batch) as server:
@@ -104,8 +104,8 @@ def serve(
 def _beside(spec: Path, trees: Path, hidden: int, seconds: float, runs: int) -> Rows:
     """Clients with single instances, without two others with large requests and beside them."""
     with (
-        closing(Apart(Client, trees, seconds=600.0)) as client,
-        closing(Apart(Client, trees, seconds=600.0)) as large,
+        _client(trees) as client,
+        _client(trees) as large,
         _serving(spec, trees, hidden) as server,
     ):
         for singles in SINGLES:
@@ -124,7 +124,7 @@ def _beside(spec: Path, trees: Path, hidden: int, seconds: float, runs: int) -> 
 def _overloaded(spec: Path, trees: Path, hidden: int, connections: int, seconds: float) -> Rows:
     """Requests at multiples of the rate that the server answered before, each from the time it was due."""
     with (
-        closing(Apart(Client, trees, seconds=600.0)) as client,
+        _client(trees) as client,
         _serving(spec, trees, hidden, timeout=1.0) as server,
     ):
         client.call("load", server.port, connections, min(1.0, seconds))
@@ -151,6 +151,10 @@ def _overloaded(spec: Path, trees: Path, hidden: int, connections: int, seconds:
                 http_cpu_seconds=cpu[0],
                 engine_cpu_seconds=cpu[1],
             )
+
+
+def _client(trees: Path) -> closing[Apart]:
+    return closing(Apart(Client, trees, seconds=600.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
-
-from abw.cli import completion, options, programs
+from abw.cli import options, programs
 from abw.cli.console import Columns, amount, counted, duration, listed, say_random, show, table
 from abw.cli.groups import group, option
 
@@ -35,10 +33,8 @@ def explain(
     output: options.Output,
     target: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[RUN|SPEC]",
-            help="A run's number or folder, a spec, or program.py:function; by default the latest run.",
-            autocompletion=completion.runs_and_specs,
+        options.run_or_spec(
+            "A run's number or folder, a spec, or program.py:function; by default the latest run."
         ),
     ] = None,
 ) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from abw.cli import options
 from abw.cli.console import Columns, amount, counted, duration, grid, show, table
-from abw.cli.groups import flag, group, option, without
+from abw.cli.groups import flag, group, option
 
 
 @group
@@ -32,7 +32,7 @@ def layout(
         typer.Argument(metavar="FILE...", help="A cell, a list of batches, or a model (all its cells)."),
     ],
     drawing: Drawing,
-    changes: Annotated[options.Changes, without("data", "limit", "batch", "weights", "seed")],
+    changes: options.Sizes,
     output: options.Output,
 ) -> None:
     """Show the order of a cell's variables in memory, its PQ-tree, and why operands are copied."""

@@ -153,11 +153,9 @@ def viz(
     output: options.Output,
     target: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[RUN|SPEC]",
-            help="A run's number or folder, a training (t1), a spec, program.py:function, or a "
-            "policy's .json; by default the latest run.",
-            autocompletion=completion.runs_and_specs,
+        options.run_or_spec(
+            "A run's number or folder, a training (t1), a spec, program.py:function, or a policy's .json; by "
+            "default the latest run."
         ),
     ] = None,
 ) -> None:
@@ -170,8 +168,8 @@ def viz(
     _require(view, format)
     from abw.core.store.trainings import is_training, stored_training
     from abw.viz.data.collect import KINDS, USUAL, collect, document
+    from abw.viz.drawing.draw import export
     from abw.viz.drawing.draw import show as show_pictures
-    from abw.viz.export import export
     from abw.viz.page import page
 
     named = [kind for kind in KINDS if vars(asked)[kind]]
@@ -257,7 +255,7 @@ def _curves(training: StoredTraining, into: Target, quiet: bool) -> None:
     """Show loss and metrics of a training. Errors: AbwError before its first epoch has ended."""
     from abw.cli.trainings import best_said, charts_of
     from abw.viz.drawing.chart import chart_svg, chart_text
-    from abw.viz.export import drawings
+    from abw.viz.drawing.draw import drawings
     from abw.viz.page import curves_page
 
     charts, format, usual = charts_of(training), into.format, _file(["curves"], into.format)

@@ -9,12 +9,11 @@ import typer
 
 from abw.cli import options
 from abw.cli.console import Columns, counted, show, table
-from abw.cli.groups import without
 
 
 def weights(
     spec: options.Spec,
-    changes: Annotated[options.Changes, without("data", "limit", "batch", "weights", "seed")],
+    changes: options.Sizes,
     output: options.Output,
     file: Annotated[
         Path | None,

@@ -24,7 +24,7 @@ IMPORTED = (
     "abw.core.run.precompile",
     "abw.core.tools.calibrate",
     "abw.viz.data.collect",
-    "abw.viz.export",
+    "abw.viz.drawing.draw",
     "abw.viz.page",
 )
 

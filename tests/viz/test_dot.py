@@ -16,7 +16,7 @@ from abw.core.base.errors import AbwError
 from abw.viz.data.collect import collect
 from abw.viz.data.scene import Scene
 from abw.viz.drawing.dot import as_dot
-from abw.viz.export import export
+from abw.viz.drawing.draw import export
 from tests.conftest import Golden
 
 

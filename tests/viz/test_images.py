@@ -16,9 +16,8 @@ from abw.viz.data.collect import KINDS, Kind, collect
 from abw.viz.data.pictures import RoundsPicture
 from abw.viz.data.scene import Scene
 from abw.viz.drawing.chart import Chart, Line, chart_svg
-from abw.viz.drawing.draw import as_svg
+from abw.viz.drawing.draw import as_svg, export, image
 from abw.viz.drawing.svg import DARK, LIGHT, Svg, document, stacked
-from abw.viz.export import export, image
 
 Pixels = NDArray[np.int16]
 # Dots an inch at which a unit of a drawing is a pixel.

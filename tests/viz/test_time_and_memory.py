@@ -20,7 +20,7 @@ from abw.core.store.runs import find_run
 from abw.core.tools.needed import batch_of, bytes_picture
 from abw.viz.data.scene import Scene, scene_of_run
 from abw.viz.data.times import ALONE, BETWEEN, ENDS, UNEVEN, WAKES, times_document
-from abw.viz.data.vertices import vertices_document
+from abw.viz.page_data import vertices_document
 from tests.core.exec.builder import random_graph, random_network, random_schedule
 
 seeds = st.integers(0, 2**32 - 1)

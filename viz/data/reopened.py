@@ -9,6 +9,7 @@ import numpy as np
 
 from abw.core.base.errors import AbwError, SpecError, from_system
 from abw.core.base.files import file_digest
+from abw.core.data.instances import Instances
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph, Ints
 from abw.core.graph.part import unified
@@ -17,7 +18,15 @@ from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
 from abw.core.store.checked import Equal
 from abw.core.store.runs import StoredRun, load_batch, load_equal
-from abw.viz.data.vertices import Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a mini-batch comes from: instances `first` to `last` (exclusive) of these."""
+
+    instances: Instances
+    first: int
+    last: int
 
 
 @dataclass(frozen=True, slots=True)

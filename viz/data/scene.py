@@ -33,8 +33,7 @@ from abw.core.store.checked import Equal, equal_of, read_outputs
 from abw.core.store.history import load_history
 from abw.core.store.runs import OUTPUTS, POLICY, StoredRun, in_range, load_batch, load_equal, policy_name
 from abw.core.tools.opened import open_batch
-from abw.viz.data.reopened import reopen
-from abw.viz.data.vertices import Origin
+from abw.viz.data.reopened import Origin, reopen
 
 Ints = NDArray[np.int32]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from abw.cli.profile import chosen_marks
+from abw.cli.report import chosen_marks
 from abw.core.base.memory import resident
 from abw.core.run.observing import observers as module
 from abw.core.run.observing.observers import MARKS, Resident

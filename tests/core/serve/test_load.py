@@ -17,7 +17,7 @@ from statistics import median
 
 import pytest
 
-from abw.bench.serving.load import open_loop, request_of
+from abw.bench.serving.load import asked, request_of
 from tests.core.serve.client import Reply, Server, parsed, repeating, stopped
 from tests.faults import serving
 
@@ -30,7 +30,7 @@ def test_a_server_that_is_offered_too_much_answers_what_it_can(tmp_path: Path, t
     each, seconds = 0.004, 2.0
     capacity = 1 / each
     with repeating(tmp_path, seconds=each, limits={"batch": 8, "timeout": 0.5}) as server:
-        offer = open_loop(server.port, [b"a b"], 1000, seconds, times * capacity)
+        offer = asked(server.port, [b"a b"], 1000, seconds, times * capacity)
         found, unsent = asyncio.run(offer)
         could = asyncio.run(server.metric("abw_instances_run_total"))
         answered = asyncio.run(server.metric("abw_instances_total"))
