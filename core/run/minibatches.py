@@ -361,8 +361,7 @@ def history_of(workload: Workload, batch: MiniBatch, result: Result) -> History:
     growing, grown = workload.growing, batch.grown
     if growing is None or grown is None:
         raise ValueError("the mini-batch has not grown")
-    nodes, read = result.nodes, result.values
-    found = history(growing, batch.first, batch.last, grown.instances, nodes, read, grown.picks)
+    found = history(growing.growth_model, grown.ended, result.nodes, result.values)
     return of_distinct(found, grown.graph) if grown.equal_nodes else found
 
 

@@ -86,8 +86,8 @@ class GrowthData:
 
 class Batch:
     """Instances `first` to `last` (exclusive) of some while they grow: columns, whose first `given` vertices
-    are the data's; how many vertices of each kind came to be (kinds, instances), and whether some did not for
-    there were `most`.
+    are the data's; how many vertices of each kind came to be (kinds, instances), and the first round in which
+    one did not for there were `most`, 0 for none.
 
     `before`: the nodes before growth. `looks`: whether equal nodes are looked for (`look`); of these the node
     that is executed for node v is then `stands[v]`.
@@ -114,7 +114,7 @@ class Batch:
         self.begin = int(start[0])
         self.numbers = np.ascontiguousarray(growing.instances.numbers[first:last], np.int64)
         kinds = len(growing.instances.schema.kinds)
-        self.count, self.cut = np.zeros((kinds, size), np.int64), np.zeros((kinds, size), np.bool_)
+        self.count, self.cut = np.zeros((kinds, size), np.int64), np.zeros((kinds, size), np.int32)
         if self.model.growth.beam:
             beam = size * self.model.width
             self.compared, self.kept = np.zeros(size, np.int64), np.full(beam, -1, np.int32)

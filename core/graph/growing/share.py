@@ -120,7 +120,7 @@ class Share:
             words[at.GIVEN_FIRST], words[at.GIVEN_LAST] = start[first], start[last]
         if batch.growing is not self._growing:
             self._take(batch)
-        self.point({at.NUMBERS: batch.numbers, at.COUNT: batch.count, at.CUT: batch.cut.view(np.uint8)})
+        self.point({at.NUMBERS: batch.numbers, at.COUNT: batch.count, at.CUT: batch.cut})
         if words[at.BEAM]:
             self.picks = {}
             self.hold(LEAST_ROOM)

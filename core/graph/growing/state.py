@@ -63,7 +63,8 @@ _ARRAYS = 51
 #   values (T, W); of decisions the limit, and the salt of chance; by growing kind the `MOST` vertices.
 # - The mini-batch's: columns (`BLOCK`); by growing kind its `KINDS` number; which kinds are in each group
 #   (`GROUPS`), and which origins (`ORIGINS`); lists of given vertices (`LISTS`: where offsets and members
-#   begin in `DATA`); instances' numbers; vertices by kind and instance, and whether there were too many.
+#   begin in `DATA`); instances' numbers; vertices by kind and instance, and the round in which there were too
+#   many.
 # - Registers (n, ENTRIES), and how many entries each has.
 # - Beams, by pick: vertex, number, log-probability, whether it has ended; what was kept, and in which round;
 #   by instance: the last round, the picks kept (n, width), and candidates (n, width).

@@ -222,7 +222,8 @@ def _add(words: int, a: int) -> None:
         v = vertices[i] + 1
         place = kind * state[at.INSTANCES] + instance[v]
         if count[place] >= most:
-            bytes_in(state, at.CUT)[place] = 1
+            cut = ints_in(state, at.CUT)
+            cut[place] = cut[place] if cut[place] != 0 else state[at.ROUND]
             continue
         column(state, state[at.KIND])[new + 1] = kind
         column(state, state[at.INDEX])[new + 1] = count[place]

@@ -28,6 +28,7 @@ from abw.core.graph.equal.dedup import dedup
 from abw.core.graph.graph import Graph, Nodes
 from abw.core.graph.growing.batch import Batch, GrowthData, encoded
 from abw.core.graph.growing.finished import finished_nodes, noted
+from abw.core.graph.growing.history.history import Ended
 from abw.core.graph.growing.names import ORIGIN, ROUND, NodeColumn, ValueColumn
 from abw.core.graph.growing.picks import Picks, picks_of
 from abw.core.graph.growing.rounds import Round
@@ -51,7 +52,8 @@ class Grown:
 
     `columns` say all of its vertices, `order` which of them finished instances have; `result` has all values.
     `rounds`: how many there were, `driven`: why by Python, None where they are compiled. By kind, `vertices`
-    that came to be, and how many instances were `cut`: they had `most` of it and wanted more. `picks`: what a
+    that came to be, and how many instances were `cut`: they had `most` of it and wanted more, first in round
+    `cut_in` (kinds, instances), 0 for never. `picks`: what a
     decision `best` picked. `batches`: how many there were; `unseen`: at how many steps a policy met a state
     that it had not seen. `rows` (A,): so many rows of each arena are taken. `pieces`: the plans that were
     executed; compiled rounds have none. `equal_nodes`: so many of the result's nodes were not executed, as
@@ -65,6 +67,7 @@ class Grown:
     driven: str | None
     vertices: dict[str, int]
     cut: dict[str, int]
+    cut_in: Ints
     picks: Picks | None
     batches: int
     unseen: int
@@ -79,6 +82,11 @@ class Grown:
     def instances(self) -> Instances:
         """Its own, with what grew. Cost, the first time: some 50 us; their links and fields as asked for."""
         return self.finished()
+
+    @property
+    def ended(self) -> Ended:
+        """What its history is told from."""
+        return Ended(self.columns, self.order, self.instances, self.rounds, self.cut_in, self.picks)
 
     @property
     def constructed(self) -> Graph:
@@ -337,10 +345,11 @@ class _Growing:
         kinds, tape = self.binding.instances.schema.kinds, self.tape
         added, cut = (
             {name: count for name, count in zip(kinds, of.sum(axis=1).tolist(), strict=True) if count}
-            for of in (self.batch.count, self.batch.cut)
+            for of in (self.batch.count, self.batch.cut > 0)
         )
         return Grown(
-            self.columns, end.order, result, end.rounds, end.driven, added, cut, end.picks, batches,
+            self.columns, end.order, result, end.rounds, end.driven, added, cut, self.batch.cut, end.picks,
+            batches,
             tape.unseen, rows, tuple(tape.plans), self.left_out, end.finished, end.whole, executed,
         )  # fmt: skip
 

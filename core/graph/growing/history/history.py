@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.instances import Instances, Ints
-from abw.core.data.vertices import INDEX, KIND
+from abw.core.data.vertices import INDEX, Columns, FieldColumn, Order
 from abw.core.graph.bounds import heights
 from abw.core.graph.dag import Dag, build_dag
 from abw.core.graph.graph import Graph, Nodes
-from abw.core.graph.growing.batch import GrowthData
 from abw.core.graph.growing.decide import Read, Scores
 from abw.core.graph.growing.finished import nodes_on
 from abw.core.graph.growing.history.margins import Margins, beam_margins, margins, together
-from abw.core.graph.growing.history.replay import Replayed, replay
+from abw.core.graph.growing.model import GrowthModel
+from abw.core.graph.growing.names import ROUND
 from abw.core.graph.growing.picks import Picks
 from abw.core.ir.growth import Decision
 from abw.core.ir.model import Model
@@ -87,6 +87,17 @@ class History:
         return counts
 
 
+class Ended(NamedTuple):
+    """A mini-batch that has grown: see `abw.core.run.growing.grow.Grown` for each."""
+
+    columns: Columns
+    order: Order
+    instances: Instances
+    rounds: int
+    cut_in: Ints
+    picks: Picks | None
+
+
 def of_distinct(found: History, graph: Graph) -> History:
     """The history with the rounds of a graph's nodes: each is computed for the first that it stands for."""
     if graph.distinct is None:
@@ -112,25 +123,19 @@ def bound_by_rounds(dag: Dag, node_round: Ints) -> Ints:
 
 
 def history(
-    growing: GrowthData,
-    first: int,
-    last: int,
-    finished: Instances,
+    growth_model: GrowthModel,
+    grown: Ended,
     nodes: Nodes,
     read: Any,  # noqa: ANN401 - a result's values
-    picks: Picks | None,
 ) -> History:
-    """Of instances `first` to `last` (exclusive) of some that grow, as they have `finished`.
-
-    `nodes` are theirs, `read` gives the values behind references (`Result.values`). Cost: growing them again
-    without computing anything, and reading all scores.
+    """Describe how instances grew. `nodes` are theirs, `read` gives the values behind references
+    (`Result.values`). Cost: reading all scores.
     """
-    growth_model = growing.growth_model
     growth, model = growth_model.growth, growth_model.model
-    again = replay(growing, first, last, finished, picks)
+    finished, columns, order = grown.instances, grown.columns, grown.order
 
     def scores(t: int, output: int, vertices: Ints) -> Scores:
-        node = nodes_on(nodes, t, again.place[vertices])
+        node = nodes_on(nodes, t, order.place[vertices])
         found: Scores = read(node * nodes.network.width + output)
         return found
 
@@ -138,66 +143,64 @@ def history(
     parts: list[tuple[Margins, Ints]] = []
     for kind in growth.kinds:
         numbers = [n for n, name in enumerate(finished.schema.kinds) if name in kind.kinds]
-        at = np.flatnonzero(np.isin(again.columns[KIND][: again.columns.count], numbers)).astype(np.int32)
+        at = order.vertex[np.isin(finished.kind, numbers)]
         for decision in kind.decisions:
-            made = _margins(decision, again, at, scores, finished, picks)
+            made = _margins(decision, grown, at, scores)
             parts.append((made, np.full(len(made.vertex), len(names), np.int32)))
             names.append(decision)
     made = together([part for part, _ in parts])
     which = np.concatenate([np.zeros(0, np.int32), *(number for _, number in parts)])
     instance = np.repeat(np.arange(len(finished), dtype=np.int32), np.diff(finished.start))
-    order = np.lexsort((which, made.vertex, instance[made.vertex], np.maximum(again.round[made.vertex], 1)))
-    words, (word, second_word) = _words(model, names, which[order], made.chosen[order], made.second[order])
+    # a vertex that a round adds is computed in the next one; given ones are of round 0
+    since = columns[ROUND][order.vertex] + np.int32(1)
+    by = np.lexsort((which, made.vertex, instance[made.vertex], np.maximum(since[made.vertex], 1)))
+    words, (word, second_word) = _words(model, names, which[by], made.chosen[by], made.second[by])
     most = {kind.name: kind.most for kind in growth.kinds if not kind.given}
-    index = np.empty(len(instance), np.int32)
-    index[again.place] = again.columns[INDEX][: again.columns.count]
+    kinds, instances = np.nonzero(grown.cut_in)
     return History(
-        again.rounds,
+        grown.rounds,
         finished.schema.kinds,
         np.array([most.get(name, -1) for name in finished.schema.kinds], np.int32),
         finished.kind.astype(np.int32),
-        index,
+        columns[INDEX][order.vertex],
         instance,
-        again.round,
-        _node_rounds(growing, nodes, again),
+        since,
+        _node_rounds(growth_model, nodes, since, grown.rounds),
         tuple(decision.name for decision in names),
         tuple(decision.how for decision in names),
-        which[order],
-        made.vertex[order],
-        made.chosen[order],
-        made.score[order].astype(np.float32),
-        made.second[order],
-        made.second_score[order].astype(np.float32),
-        made.fate[order],
+        which[by],
+        made.vertex[by],
+        made.chosen[by],
+        made.score[by].astype(np.float32),
+        made.second[by],
+        made.second_score[by].astype(np.float32),
+        made.fate[by],
         words,
         word,
         second_word,
-        again.cut,
+        np.column_stack([kinds, instances, grown.cut_in[kinds, instances]]).astype(np.int32),
     )
 
 
-def _margins(
-    decision: Decision, again: Replayed, at: Ints, read: Read, finished: Instances, picks: Picks | None
-) -> Margins:
-    """A decision's choices at vertices of the replayed mini-batch, as the finished one numbers them."""
-    place, columns = again.place, again.columns
+def _margins(decision: Decision, grown: Ended, at: Ints, read: Read) -> Margins:
+    """A decision's choices at vertices among the columns, as finished instances number them."""
+    columns, order, picks = grown.columns, grown.order, grown.picks
     if decision.how == "best":
         assert picks is not None
-        back = np.empty(len(place), np.int32)
-        back[place] = np.arange(len(place), dtype=np.int32)
-        picks = replace(picks, vertex=back[picks.vertex], by=picks.by[place])
+        by = np.full(len(order.place), -1, np.int32)
+        by[order.vertex] = picks.by
+        picks = replace(picks, vertex=order.vertex[picks.vertex], by=by)
         found = beam_margins(decision, columns, at, read, picks)
     else:
-        found = margins(decision, columns, at, read, finished.fields[decision.name][place[at]])
-    return replace(found, vertex=place[found.vertex])
+        found = margins(decision, columns, at, read, columns[FieldColumn(decision.name)][at])
+    return replace(found, vertex=order.place[found.vertex])
 
 
-def _node_rounds(growing: GrowthData, nodes: Nodes, again: Replayed) -> Ints:
-    phases = growing.growth_model.phases
+def _node_rounds(growth_model: GrowthModel, nodes: Nodes, since: Ints, rounds: int) -> Ints:
+    phases = growth_model.phases
     type = np.repeat(np.arange(len(nodes.network.types)), np.diff(nodes.type_ptr))
-    during = np.isin(type, phases.during)
-    found = np.where(during, again.round[nodes.vertex], 0)
-    found[np.isin(type, phases.after)] = again.rounds + 1
+    found = np.where(np.isin(type, phases.during), since[nodes.vertex], 0)
+    found[np.isin(type, phases.after)] = rounds + 1
     return found.astype(np.int32)
 
 

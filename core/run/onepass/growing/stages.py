@@ -125,7 +125,7 @@ def begin(words: int) -> int:
     share[grown.STRIDE], share[grown.BLOCK] = stride, take(words, columns * stride, 4)
     share[grown.BLOCK + 1] = columns * stride
     kinds = share[grown.KINDS_OF]
-    share[grown.COUNT], share[grown.CUT] = take(words, kinds * count, 8), take(words, kinds * count, 1)
+    share[grown.COUNT], share[grown.CUT] = take(words, kinds * count, 8), take(words, kinds * count, 4)
     numbers = take(words, count, 8)
     share[grown.NUMBERS] = numbers if state[at.NUMBERS] == 0 else state[at.NUMBERS] + 8 * first
     beam = count * share[grown.BEAM]
@@ -138,12 +138,12 @@ def begin(words: int) -> int:
         return MORE
     counts, cut, own_number = (
         longs_at(share[grown.COUNT], kinds * count),
-        share[grown.CUT],
+        ints_at(share[grown.CUT], kinds * count),
         longs_at(numbers, count),
     )
     for i in range(kinds * count):
         counts[i] = 0
-        bytes_at(cut, kinds * count)[i] = 0
+        cut[i] = 0
     compared, hypotheses = longs_at(share[grown.BEAM_ROUND], count), ints_at(share[grown.BEAM_KEPT], beam)
     for i in range(count):
         own_number[i], compared[i] = i, 0

@@ -17,10 +17,7 @@ from tests.core.run.growing.oracle import Oracle, Vertex
 def check_history(workload: Workload, made: Grown, oracles: list[Oracle]) -> None:
     """Rounds, choices, scores, what came second, what was cut."""
     assert workload.growing is not None and workload.model.growth is not None
-    last = len(oracles)
-    found = history(
-        workload.growing, 0, last, made.instances, made.result.nodes, made.result.values, made.picks
-    )
+    found = history(workload.growing.growth_model, made.ended, made.result.nodes, made.result.values)
     vertices = [(i, v) for i, oracle in enumerate(oracles) for v in oracle.vertices]
     assert found.rounds == made.rounds == max(oracle.rounds for oracle in oracles)
     assert found.instance.tolist() == [i for i, _ in vertices]
