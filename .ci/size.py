@@ -27,7 +27,7 @@ BUDGETS = {
     "core/data": (7_125, 55_300),  # JSON eight bytes at once
     "core/exec": (15_350, 121_000),
     "core/grad": (2_250, 19_500),
-    "core/graph": (7_130, 60_700),
+    "core/graph": (7_045, 59_900),
     "core/ir": (2_550, 16_300),
     "core/jit": (965, 5_920),
     "core/plan": (1_350, 11_000),
