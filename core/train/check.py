@@ -58,13 +58,13 @@ def compared(
 
     Errors: AbwError where it is wrong.
     """
-    flat = learner.params.flat
+    flat = learner.passes.params.flat
     assert flat is not None
     random = np.random.default_rng(seed)
     largest = max(float(np.abs(gradient).max(initial=0)), 1e-30)
     rows: list[dict[str, Any]] = []
     at = 0
-    for name, value in named(learner.network, learner.params).items():
+    for name, value in named(learner.network, learner.passes.params).items():
         own = gradient[at : at + value.size]
         most = np.argsort(-np.abs(own))[: NUMBERS // 2]
         chosen = sorted({*most.tolist(), *random.integers(0, value.size, NUMBERS // 2).tolist()})

@@ -106,22 +106,21 @@ class LocalSteps:
 Engine = Callable[[LocalSteps, Mapping[str, Any], Path, int, Progress], AbstractContextManager[Steps]]
 
 
+class Weights(Protocol):
+    """Parameters and tables, in one vector."""
+
+    params: Params
+
+
 class Learns(Protocol):
-    """What learns, as a training goes on with it: a `Learner`, or one of programs."""
+    """What learns, as a training goes on with it: a `Learner`, or a `ProgramTrainer`."""
+
+    training: Training
+    stepper: Stepper
 
     @property
-    def training(self) -> Training:
-        """How it is trained."""
-        ...
-
-    @property
-    def stepper(self) -> Stepper:
-        """The optimiser."""
-        ...
-
-    @property
-    def params(self) -> Params:
-        """The parameters and tables, in one vector."""
+    def passes(self) -> Weights:
+        """What has its parameters."""
         ...
 
     @property
@@ -182,7 +181,7 @@ class Loop:
 
     def _write(self, name: str, state: Floats | None = None) -> None:
         if self.folder is not None:
-            weights = named(self.learner.network, self.learner.params)
+            weights = named(self.learner.network, self.learner.passes.params)
             save_checkpoint(self.folder / name, weights, self.words, self.position, state)
 
     def _tired(self) -> bool:
@@ -271,7 +270,7 @@ def restored(learner: Learns, path: Path) -> Position:
     """
     if not path.is_file():
         return Position()
-    position = load_checkpoint(path, named(learner.network, learner.params), learner.stepper.state)
+    position = load_checkpoint(path, named(learner.network, learner.passes.params), learner.stepper.state)
     learner.stepper.done = position.done
     learner.changed()
     return position

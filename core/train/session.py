@@ -8,8 +8,8 @@ been.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -162,25 +162,30 @@ def train(
     the gradients come from an `engine`.
     Errors: SpecError, DataError, AbwError; where not even a step could be tried, no folder stays.
     """
-    begun = begin(spec, overrides, options)
-    folder = begin_folder(training_folder(), begun.learner.model.name)
+    begun, position = begin(spec, overrides, options), Position()
+    about = {
+        "model": begun.learner.model.name,
+        "spec": str(spec.absolute()),
+        "overrides": written_options(overrides),
+        "options": written_options(options),
+        "files": _digests(begun.learner.model),
+        "command": command,
+    }
+    with new_training(about, position) as folder:
+        started(folder)
+        return _run(begun, about, position, folder, options, progress or Quiet(), on_epoch, engine)
+
+
+@contextmanager
+def new_training(about: Mapping[str, Any], position: Position) -> Iterator[Path]:
+    """Write what a training is begun with to a new folder, which an error before its first step discards."""
+    folder = begin_folder(training_folder(), about["model"])
     with held(folder):
         try:
-            about = {
-                "schema_version": SCHEMA_VERSION,
-                "model": begun.learner.model.name,
-                "spec": str(spec.absolute()),
-                "overrides": written_options(overrides),
-                "options": written_options(options),
-                "files": _digests(begun.learner.model),
-                "command": command,
-                "versions": versions(),
-            }
-            write_json(folder / ABOUT, about)
-            started(folder)
-            return _run(begun, about, Position(), folder, options, progress or Quiet(), on_epoch, engine)
+            write_json(folder / ABOUT, {"schema_version": SCHEMA_VERSION, **about, "versions": versions()})
+            yield folder
         except (AbwError, MemoryError, OSError):
-            if not (folder / CHECKPOINT).is_file():
+            if not (position.done and (folder / CHECKPOINT).is_file()):
                 discard(folder)
             raise
 
@@ -213,20 +218,32 @@ def begin_again(about: Mapping[str, Any], folder: Path) -> tuple[Begun, TrainOpt
 
     Errors: as `begin`, and AbwError where files have changed since, or the document is damaged.
     """
+    with damaged(folder):
+        overrides = Overrides(**read_options(about["overrides"]))
+        options, spec = TrainOptions(**read_options(about["options"])), Path(about["spec"])
+    begun = begin(spec, overrides, options)
+    refuse_changed(folder, about, _digests(begun.learner.model), "SPEC")
+    return begun, options
+
+
+@contextmanager
+def damaged(folder: Path) -> Iterator[None]:
+    """Say of which folder the document is that the block cannot read. Errors: AbwError."""
     try:
-        overrides, options = (
-            Overrides(**read_options(about["overrides"])),
-            TrainOptions(**read_options(about["options"])),
-        )
-        spec, files = Path(about["spec"]), dict(about["files"])
+        yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise AbwError(f"{folder / ABOUT} is damaged: {error}") from None
-    begun = begin(spec, overrides, options)
-    changed = {n for n, d in _digests(begun.learner.model).items() if files.get(n) != d}
+
+
+def refuse_changed(folder: Path, about: Mapping[str, Any], digests: Mapping[str, str], what: str) -> None:
+    """Refuse to go on with files that are not those that a training was begun with. Errors: AbwError."""
+    with damaged(folder):
+        files = dict(about["files"])
+    changed = {name for name, digest in digests.items() if files.get(name) != digest}
     if changed:
         message = f"{min(changed)} is not as it was when training {number_of(folder)} began"
-        raise AbwError(message, hint="start a new training from its weights: `abw train SPEC --weights FILE`")
-    return begun, options
+        hint = f"start a new training from its weights: `abw train {what} --weights FILE`"
+        raise AbwError(message, hint=hint)
 
 
 def _run(
@@ -243,23 +260,16 @@ def _run(
     dev = open_dev(learner, begun.dev, begun.user) if begun.dev is not None else None
     local = LocalSteps(learner, begun.instances)
 
-    keep_curve(folder, position)  # where training was killed it may lack an epoch that the checkpoint has
     steps: AbstractContextManager[Steps] = nullcontext(local)
-    if options.workers and engine is None:
-        said = f"training {number_of(folder)} has {options.workers} workers, and nothing that starts them"
-        raise AbwError(said)
-    if options.workers and engine is not None:
+    if options.workers:
+        if engine is None:
+            said = f"training {number_of(folder)} has {options.workers} workers, and nothing that starts them"
+            raise AbwError(said)
         steps = engine(local, about, folder, options.workers, progress)
     with steps as taken:
         words, every = begun.words, options.every
         loop = Loop(learner, taken, count, dev, folder, words, position, every, on_epoch=on_epoch)
         return trained(loop, folder, learner.model.name, progress)
-
-
-def keep_curve(folder: Path, position: Position) -> None:
-    """Write a training's curve to its folder. Errors: AbwError."""
-    curve = {"best_epoch": position.best_epoch + 1, "rows": position.curve}
-    write_json(folder / CURVE, {"schema_version": SCHEMA_VERSION, **curve})
 
 
 def trained(loop: Loop, folder: Path, model: str, progress: Progress) -> dict[str, Any]:
@@ -269,11 +279,17 @@ def trained(loop: Loop, folder: Path, model: str, progress: Progress) -> dict[st
     """
     position, on_epoch = loop.position, loop.on_epoch
 
+    def keep_curve() -> None:
+        curve = {"best_epoch": position.best_epoch + 1, "rows": position.curve}
+        write_json(folder / CURVE, {"schema_version": SCHEMA_VERSION, **curve})
+
     def noted(row: Row) -> None:
-        keep_curve(folder, position)
+        keep_curve()
         on_epoch(row)
 
-    replace(loop, on_epoch=noted).run(progress)
+    keep_curve()  # where training was killed it may lack an epoch that the checkpoint has
+    loop.on_epoch = noted
+    loop.run(progress)
     return {
         "schema_version": SCHEMA_VERSION,
         "model": model,
@@ -291,9 +307,12 @@ def trained(loop: Loop, folder: Path, model: str, progress: Progress) -> dict[st
 
 def _digests(model: Model) -> dict[str, str]:
     """Hash the files that a training is made of."""
-    dev = training_of(model).dev
-    paths = [*model.reads, *([dev] if dev else [])]
-    return {str(path.absolute()): file_digest(path) for path in dict.fromkeys(paths)}
+    return digests(*model.reads, training_of(model).dev)
+
+
+def digests(*paths: Path | None) -> dict[str, str]:
+    """The digests of files by their names."""
+    return {str(path.absolute()): file_digest(path) for path in dict.fromkeys(paths) if path}
 
 
 def written_options(options: Any) -> dict[str, Any]:  # noqa: ANN401 (a dataclass)

@@ -6,7 +6,7 @@ The folder is as that of a spec's training (`abw.core.train.session`).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,31 +15,33 @@ from typing import Any
 import numpy as np
 
 from abw.core.base.errors import AbwError
-from abw.core.base.files import file_digest, write_json
 from abw.core.base.progress import Progress, Quiet
 from abw.core.data.feed import open_feed
 from abw.core.data.plain import Plain
 from abw.core.exec.gradient import Gradient
-from abw.core.exec.params import Params
 from abw.core.exec.trained import load_weights
 from abw.core.graph.equal.consing import DedupMode
-from abw.core.ir.network import Network
 from abw.core.ir.training import Metric, Training
 from abw.core.program.load import NetOverrides
-from abw.core.run.run import versions
 from abw.core.script.find import Program, opened
 from abw.core.script.items import format_of, items_of
 from abw.core.script.tracebacks import exit_refused, user_error
-from abw.core.store.folders import begin_folder, discard, held, number_of
-from abw.core.store.trainings import ABOUT, SCHEMA_VERSION, training_folder
+from abw.core.store.folders import held
 from abw.core.train.check import INSTANCES, compared
 from abw.core.train.checkpoint import Position
 from abw.core.train.initial import initialise
 from abw.core.train.learner import Found
 from abw.core.train.loop import CHECKPOINT, Loop, Row, restored
-from abw.core.train.optimizers import Stepper
 from abw.core.train.programs.trainer import ProgramTrainer
-from abw.core.train.session import keep_curve, read_options, trained, written_options
+from abw.core.train.session import (
+    damaged,
+    digests,
+    new_training,
+    read_options,
+    refuse_changed,
+    trained,
+    written_options,
+)
 
 # Instances that are read together.
 AT_ONCE = 1024
@@ -96,37 +98,13 @@ class ProgramLessons:
         net, how = program.net, (options.policy, options.executor, options.threads)
         self.trainer = ProgramTrainer(net, training, *how)
         if load_weights(net.library) is None and training.inits:
-            initialise(self.network, self.trainer.passes.params, training.inits, options.seed)
-            self.changed()
-
-    @property
-    def training(self) -> Training:
-        """What the library says of training, and the command line."""
-        return self.trainer.training
-
-    @property
-    def stepper(self) -> Stepper:
-        """The optimiser."""
-        return self.trainer.stepper
-
-    @property
-    def params(self) -> Params:
-        """The parameters and tables, in one vector."""
-        return self.trainer.passes.params
-
-    @property
-    def network(self) -> Network:
-        """The network of the net's types."""
-        return self.trainer.network
-
-    def changed(self) -> None:
-        """The parameters were changed in place."""
-        self.trainer.changed()
+            initialise(self.trainer.network, self.trainer.passes.params, training.inits, options.seed)
+            self.trainer.changed()
 
     def gradients(self, epoch: int, first: int) -> Iterator[Found]:
         """The gradients of an epoch's mini-batches: see `Steps`."""
         order = np.random.default_rng([self.options.seed, epoch]).permutation(len(self.items))
-        size = self.training.batch
+        size = self.trainer.training.batch
         with self.placed(self.options.data, self.items):
             for begin in range(first * size, len(order), size):
                 some = order[begin : begin + size]
@@ -139,9 +117,10 @@ class ProgramLessons:
 
     def judged(self) -> dict[str, float]:
         """The loss of the dev data as a step has it, and the accuracy of classes, if there are any."""
-        items, size = self.dev_items, self.training.batch
-        assert items is not None and self.training.dev is not None
-        with self.placed(self.training.dev, items):
+        items, training = self.dev_items, self.trainer.training
+        assert items is not None and training.dev is not None
+        size = training.batch
+        with self.placed(training.dev, items):
             found = [
                 self.trainer.judged(
                     self.program.function,
@@ -202,28 +181,19 @@ def train_program(
     no folder stays, unless there was a step.
     """
     with _opened(target, options) as lessons:
-        library = lessons.program.net.library
-        folder, position = begin_folder(training_folder(), library.name), Position()
-        with held(folder):
-            try:
-                about = {
-                    "schema_version": SCHEMA_VERSION,
-                    "model": library.name,
-                    "spec": lessons.program.name,
-                    "program": str(lessons.program.path.absolute()) + target[target.index(".py") + 3 :],
-                    "overrides": {},
-                    "options": written_options(options),
-                    "files": _digests(lessons),
-                    "command": command,
-                    "versions": versions(),
-                }
-                write_json(folder / ABOUT, about)
-                started(folder)
-                return _run(lessons, position, folder, progress or Quiet(), on_epoch)
-            except (AbwError, MemoryError, OSError):
-                if not position.done:
-                    discard(folder)
-                raise
+        position = Position()
+        about = {
+            "model": lessons.program.net.library.name,
+            "spec": lessons.program.name,
+            "program": str(lessons.program.path.absolute()) + target[target.index(".py") + 3 :],
+            "overrides": {},
+            "options": written_options(options),
+            "files": _digests(lessons),
+            "command": command,
+        }
+        with new_training(about, position) as folder:
+            started(folder)
+            return _run(lessons, position, folder, progress or Quiet(), on_epoch)
 
 
 def check_program(target: str, options: ProgramTraining) -> dict[str, Any]:
@@ -239,11 +209,11 @@ def check_program(target: str, options: ProgramTraining) -> dict[str, Any]:
             divisor = trainer.divisor(first.values, len(items))
 
             def loss() -> float:
-                lessons.changed()
+                trainer.changed()
                 return trainer.judged(function, items.objects, numbers).loss / divisor
 
-            gradient = first.gradient.vector(lessons.params)
-            return compared(lessons.program.net.library.name, lessons, gradient, loss, options.seed)
+            gradient = first.gradient.vector(trainer.passes.params)
+            return compared(lessons.program.net.library.name, trainer, gradient, loss, options.seed)
 
 
 def resume_program(
@@ -255,19 +225,11 @@ def resume_program(
     started: Callable[[Path], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Go on with the training of a program. Errors: as `abw.core.train.session.resume`."""
-    try:
-        target, files = str(about["program"]), dict(about["files"])
-        options = ProgramTraining(**read_options(about["options"]))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise AbwError(f"{folder / ABOUT} is damaged: {error}") from None
+    with damaged(folder):
+        target, options = str(about["program"]), ProgramTraining(**read_options(about["options"]))
     with held(folder), _opened(target, options) as lessons:
-        changed = {name for name, digest in _digests(lessons).items() if files.get(name) != digest}
-        if changed:
-            message = f"{min(changed)} is not as it was when training {number_of(folder)} began"
-            raise AbwError(
-                message, hint="start a new training from its weights: `abw train … --weights FILE`"
-            )
-        position = restored(lessons, folder / CHECKPOINT)
+        refuse_changed(folder, about, _digests(lessons), "…")
+        position = restored(lessons.trainer, folder / CHECKPOINT)
         started(folder)
         return _run(lessons, position, folder, progress or Quiet(), on_epoch)
 
@@ -285,9 +247,8 @@ def _opened(target: str, options: ProgramTraining) -> Iterator[ProgramLessons]:
 
 def _digests(lessons: ProgramLessons) -> dict[str, str]:
     """Hash the files that a training is made of."""
-    library, dev = lessons.program.net.library, lessons.training.dev
-    paths: Sequence[Path | None] = (*lessons.program.files, lessons.options.data, dev, library.weights.file)
-    return {str(path.absolute()): file_digest(path) for path in dict.fromkeys(paths) if path}
+    program, dev = lessons.program, lessons.trainer.training.dev
+    return digests(*program.files, lessons.options.data, dev, program.net.library.weights.file)
 
 
 def _run(
@@ -297,8 +258,7 @@ def _run(
     progress: Progress,
     on_epoch: Callable[[Row], None],
 ) -> dict[str, Any]:
-    keep_curve(folder, position)
     dev, every = (lessons.judged if lessons.dev_items else None), lessons.options.every
-    count = len(lessons.items)
-    loop = Loop(lessons, lessons, count, dev, folder, {}, position, every, on_epoch=on_epoch)
+    trainer, count = lessons.trainer, len(lessons.items)
+    loop = Loop(trainer, lessons, count, dev, folder, {}, position, every, on_epoch=on_epoch)
     return trained(loop, folder, lessons.program.net.library.name, progress)
