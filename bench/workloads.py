@@ -146,7 +146,7 @@ class Ready:
         clock: Times = uncounted,
     ) -> MiniBatch:
         """Instances `first` to `last` (exclusive) as a planned mini-batch."""
-        return planned(workload, self.policy, self.executor, first, last, clock)
+        return planned(workload, self.policy, self.executor, first, last, clock=clock)
 
 
 def ready(

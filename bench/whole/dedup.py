@@ -268,4 +268,4 @@ class _Steps:
         """A step on each mini-batch."""
         for first in range(0, len(self.workload.instances), self.batch):
             found = self.learner.gradient(self.workload, first, first + self.batch, self.targets, 0)
-            self.learner.apply(found.gradient, 0.0)
+            self.learner.apply_gradient(found.gradient, 0.0)

@@ -62,10 +62,10 @@ def _rows(model: Model, size: int, batch: int, runs: int, peak: Peak) -> Rows:
     result = passes()
     found = learner.gradient(workload, 0, batch, targets)
     work: dict[str, Callable[[], object]] = {
-        "step": lambda: learner.apply(learner.gradient(workload, 0, batch, targets).gradient),
+        "step": lambda: learner.apply_gradient(learner.gradient(workload, 0, batch, targets).gradient),
         "passes": passes,  # and what follows reads what they have left
         "weights": lambda: executor.gradient(planned.made, planned.plan, result, learner.params),
-        "update": lambda: learner.apply(found.gradient),
+        "update": lambda: learner.apply_gradient(found.gradient),
         "peak": peak,
     }
     others: dict[str, Library] = {}

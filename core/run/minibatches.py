@@ -132,21 +132,21 @@ def planned(
     executor: Executor,
     first: int,
     last: int,
-    clock: Times = uncounted,
-    *,
     window: int = 0,
+    *,
+    clock: Times = uncounted,
     keep_all: bool = False,
     times: int = 1,
-    apart: bool = False,
+    apart: float = 0,
     unequal: bool = False,
 ) -> MiniBatch:
     """Construct, schedule and plan instances `first` to `last` (exclusive) as a mini-batch.
 
     The plan keeps the values of the model's outputs, or more by `keep_all`, `times` (see `outputs_to_keep`)
-    and the executor. `apart`: nothing that earlier mini-batches have computed is used. `unequal`: no
-    equal nodes are looked for. `clock` counts the three phases. Errors: InstanceError.
+    and the executor. `apart`: so many of the first windows use nothing that earlier mini-batches have
+    computed. `unequal`: no equal nodes are looked for. `clock` counts the phases. Errors: InstanceError.
     """
-    leaves = None if apart else executor.leaves
+    leaves = None if window < apart else executor.leaves
     with clock("construct"):
         if unequal:
             graph = workload.unfused(first, last)
@@ -192,20 +192,8 @@ def run_all(
             yield from _grown(workload, policy, executor, clock, number, first, last, leave_out, equal)
         return
 
-    def made(window: int, first: int, last: int) -> MiniBatch:
-        return planned(
-            workload,
-            policy,
-            executor,
-            first,
-            last,
-            clock,
-            window=window,
-            keep_all=keep_all,
-            apart=window < apart,
-            unequal=unequal,
-        )
-
+    of = workload, policy, executor
+    made = partial(planned, *of, clock=clock, keep_all=keep_all, apart=apart, unequal=unequal)
     batches = each_window(workload, made, leave_out, windows)
     for batch in ahead(batches) if executor.abilities.overlaps else together(batches):
         yield from in_pieces(made, executor, clock, batch)
@@ -257,31 +245,22 @@ def each_window(
     leave_out: Callable[[InstanceError], None] | None,
     windows: Iterable[Window] | None,
 ) -> Iterator[MiniBatch]:
-    """Yield the mini-batches of all windows."""
-    for number, (first, last) in enumerate(workload.windows()) if windows is None else windows:
-        yield from _around(partial(made, number), first, last, leave_out)
-
-
-def _around(
-    made: Callable[[int, int], MiniBatch],
-    first: int,
-    last: int,
-    leave_out: Callable[[InstanceError], None] | None,
-) -> Iterator[MiniBatch]:
-    """Yield the mini-batch of a window, or several around instances that are left out.
-
-    (A closure that calls itself would be a cycle, which keeps the workload until the collector runs.)
+    """Yield the mini-batch that is `made(first, last, window)` of each window, or several around instances
+    that are left out.
     """
-    while first < last:
-        try:
-            yield made(first, last)
-            return
-        except InstanceError as error:
-            if leave_out is None:
-                raise
-            leave_out(error)
-            yield from _around(made, first, error.instance, leave_out)
-            first = error.instance + 1
+    for number, window in enumerate(workload.windows()) if windows is None else windows:
+        waiting = [window]
+        while waiting:
+            first, last = waiting.pop()
+            if first == last:
+                continue
+            try:
+                yield made(first, last, number)
+            except InstanceError as error:
+                if leave_out is None:
+                    raise
+                leave_out(error)
+                waiting += [(error.instance + 1, last), (first, error.instance)]
 
 
 class Made(Protocol):
@@ -347,10 +326,10 @@ def in_pieces(
             raise
         middle = (batch.first + batch.last) // 2
         for first, last in ((batch.first, middle), (middle, batch.last)):
-            half = replace(made(batch.window, first, last), piece=True)
+            half = replace(made(first, last, batch.window), piece=True)
             yield from in_pieces(made, executor, clock, half)
     except StaleLeavesError:
-        again = replace(made(batch.window, batch.first, batch.last), piece=batch.piece)
+        again = replace(made(batch.first, batch.last, batch.window), piece=batch.piece)
         yield from in_pieces(made, executor, clock, again)
     else:
         yield batch, result

@@ -208,21 +208,12 @@ class PartRunner:
         turn = list(twins[:1])  # whom the next share is for
 
         def made(
-            part: Part, twin: Executor | None, unequal: bool, window: int, first: int, last: int
+            part: Part, twin: Executor | None, unequal: bool, first: int, last: int, window: int
         ) -> MiniBatch:
+            of = part.workload, self.policy, twin or turn[0], first, last, window
+            apart, keep_all = part.apart if self.reuse else math.inf, self.keep_all
             with planning:
-                return planned(
-                    part.workload,
-                    self.policy,
-                    twin or turn[0],
-                    first,
-                    last,
-                    self.clock,
-                    window=window,
-                    keep_all=self.keep_all,
-                    apart=not self.reuse or window < part.apart,
-                    unequal=unequal,
-                )
+                return planned(*of, clock=self.clock, keep_all=keep_all, apart=apart, unequal=unequal)
 
         def batches(part: Part) -> Iterator[MiniBatch | Window]:
             how = partial(made, part, None, False)

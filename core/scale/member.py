@@ -130,7 +130,7 @@ class Member:
         try:
             if change is not None and question.done == learner.stepper.done + 1:
                 gradient, factor = change
-                learner.apply(gradient.copy(), factor)  # shared memory cannot be written
+                learner.apply_gradient(gradient.copy(), factor)  # shared memory cannot be written
             if question.done != learner.stepper.done:
                 raise ValueError(f"asked for step {question.done}, and {learner.stepper.done} are done")
             if (question.epoch, question.step) != self._next:

@@ -113,7 +113,7 @@ class Team:
         """Take a step; members take it when they are asked for the next gradient."""
         change: Change = (gradient, factor)
         self._change = self._ray.put(change)
-        self._learner.apply(gradient, factor)
+        self._learner.apply_gradient(gradient, factor)
 
     def _answered(self, question: Question, asked: Mapping[int, Any]) -> dict[int, Answer]:
         """Collect the answers of living members; drop the others. Errors: AbwError."""

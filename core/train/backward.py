@@ -63,7 +63,39 @@ class Half:
         return np.asarray(self.result.values(refs.reference)).reshape(self.gradients[name].shape)
 
 
-class Backward:
+class Halves:
+    """Computes mini-batches forward, and backward once the gradients of their outputs are written.
+
+    `params`: those in force, in one vector; `executor`: of the training network.
+    """
+
+    params: Params
+    executor: Executor
+    _last: Half | None = None
+
+    def forward(self, passes: Passes) -> Half:
+        """Compute the outputs of a mini-batch.
+
+        Until `backward` is called with what this gives, no other mini-batch can be computed.
+        """
+        self._last = Half(passes, self.executor.begin(passes.plan, passes.until))
+        return self._last
+
+    def waits(self, half: Half) -> bool:
+        """Whether `backward` can be called with this half: it is the last, and was not gone on from."""
+        return half is self._last
+
+    def backward(self, half: Half, meanwhile: Callable[[], object] | None = None) -> Gradient:
+        """The gradient of parameters and tables, by the `gradients` of the outputs that were written.
+
+        `meanwhile`: as in `Executor.gradient`.
+        """
+        passes, self._last = half.passes, None
+        result = self.executor.resume(passes.plan, passes.until)
+        return self.executor.gradient(passes.made, passes.plan, result, self.params, meanwhile)
+
+
+class Backward(Halves):
     """A model's training network with an executor; its parameters lie in one vector, to be changed in place.
 
     `changes` counts how often they were.
@@ -101,32 +133,10 @@ class Backward:
         self._alone: Executor | None = None
         self.changes = 0
         self._taken = 0
-        self._last: Half | None = None
 
     def planned(self, graph: Graph) -> Passes:
         """Plan a mini-batch. Cost: some 200 ns a node, and 200 us."""
         return passes_of(self.networks, self.training, self.policy, graph, self.executor.arrange)
-
-    def forward(self, passes: Passes) -> Half:
-        """Compute the outputs of a mini-batch.
-
-        Until `backward` is called with what this gives, no other mini-batch can be computed.
-        """
-        self._last = Half(passes, self.executor.begin(passes.plan, passes.until))
-        return self._last
-
-    def waits(self, half: Half) -> bool:
-        """Whether `backward` can be called with this half: it is the last, and was not gone on from."""
-        return half is self._last
-
-    def backward(self, half: Half, meanwhile: Callable[[], object] | None = None) -> Gradient:
-        """The gradient of parameters and tables, by the `gradients` of the outputs that were written.
-
-        `meanwhile`: as in `Executor.gradient`.
-        """
-        passes, self._last = half.passes, None
-        result = self.executor.resume(passes.plan, passes.until)
-        return self.executor.gradient(passes.made, passes.plan, result, self.params, meanwhile)
 
     def changed(self, rows: Mapping[int, Ints] | None = None) -> None:
         """The parameters were changed in place; of tables the `rows` alone, where they are given."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +11,18 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.data.instances import Instances
-from abw.core.exec.gradient import Gradient
+from abw.core.exec.gradient import Gradient, of_vector
 from abw.core.exec.params import Params
 from abw.core.exec.values import single
 from abw.core.graph.graph import Graph
 from abw.core.ir.model import Model
 from abw.core.ir.network import Network
-from abw.core.ir.training import Loss
+from abw.core.ir.training import Loss, Training
 from abw.core.policy.schedule import Policy
 from abw.core.run.dedup import Deduplicator
 from abw.core.run.workload import Networks, Workload
-from abw.core.train.backward import Backward, Half, Passes
+from abw.core.train.backward import Backward, Half, Halves, Passes
+from abw.core.train.checkpoint import named
 from abw.core.train.dropout import Dropout
 from abw.core.train.optimizers import Stepper
 from abw.core.train.targets import Targets, loss_of, targets_of, training_of
@@ -71,8 +72,83 @@ class Lesson:
         return self.passes.graph
 
 
-class Learner:
+class Learning:
+    """What learns step by step: its passes forward and backward, and its optimiser."""
+
+    training: Training
+    passes: Halves
+    stepper: Stepper
+
+    @property
+    def network(self) -> Network:
+        """The network of the parameters."""
+        raise NotImplementedError
+
+    def divisor(self, values: int, instances: int) -> int:
+        """The divisor of the sum of losses over `values` of `instances`."""
+        return max(1, values if self.training.per_value else instances)
+
+    def finished(
+        self,
+        half: Half,
+        total: float,
+        values: int,
+        instances: int,
+        meanwhile: Callable[[], object] | None = None,
+    ) -> Found:
+        """The gradient of a mini-batch with a `total` of losses over `values`; `meanwhile` as in
+        `Executor.gradient`. Errors: NotFiniteError.
+        """
+        if not np.isfinite(total):
+            raise NotFiniteError
+        factor = np.float32(1 / self.divisor(values, instances))
+        for rows in half.gradients.values():
+            rows *= factor
+        return Found(total, values, self.passes.backward(half, meanwhile))
+
+    def apply_gradient(self, gradient: Gradient, factor: float = 1.0) -> None:
+        """Take a step: clip the gradient, change the parameters, pack them. `factor`: of the rate."""
+        gradient.clip(self.training.clip)
+        self.stepper.step(gradient, factor, self.passes.executor.share)
+        self._packed(gradient.rows)
+
+    def _packed(self, rows: Mapping[int, Ints]) -> None:
+        """Use changed parameters, of tables these rows."""
+        raise NotImplementedError
+
+
+class WeightsByName:
+    """The parameters and tables of what learns, for users."""
+
+    _learning: Learning
+
+    @property
+    def params(self) -> Mapping[str, Floats]:
+        """Parameters and tables by name: views, in single precision."""
+        return named(self._learning.network, self._learning.passes.params)
+
+    @property
+    def flat(self) -> Floats:
+        """All of them in one vector: parameters in their order, then tables."""
+        flat = self._learning.passes.params.flat
+        assert flat is not None
+        return flat
+
+    def apply(self, gradient: Floats, factor: float = 1.0) -> None:
+        """Take a step by a gradient like `flat`; the learning rate is multiplied with `factor`.
+
+        Rows of tables whose gradient is zero stay as they are. Raises ValueError for another length.
+        """
+        if gradient.shape != self.flat.shape:
+            raise ValueError(f"a gradient has the shape {self.flat.shape}, not {gradient.shape}")
+        made = of_vector(gradient.astype(np.float32), self._learning.passes.params)
+        self._learning.apply_gradient(made, factor)
+
+
+class Learner(Learning):
     """A model with its training network, its parameters in one vector, an executor and an optimiser."""
+
+    passes: Backward
 
     def __init__(
         self,
@@ -156,22 +232,12 @@ class Learner:
 
     def found(self, lesson: Lesson, meanwhile: Callable[[], object] | None = None) -> Found:
         """Compute loss and gradient of a planned mini-batch; `meanwhile` as in `Executor.gradient`."""
-        half, total, values = self._forward(lesson)
-        if not np.isfinite(total):
-            raise NotFiniteError
-        factor = np.float32(1 / self.divisor(values, lesson.graph.instances))
-        for rows in half.gradients.values():
-            rows *= factor
-        return Found(total, values, self.passes.backward(half, meanwhile))
+        return self.finished(*self._forward(lesson), lesson.graph.instances, meanwhile)
 
     def share(self, lesson: Lesson) -> Found:
         """Compute what a part of a mini-batch adds to its loss and gradient, undivided."""
         half, total, values = self._forward(lesson)
         return Found(total, values, self.passes.backward(half))
-
-    def divisor(self, values: int, instances: int) -> int:
-        """The divisor of the sum of losses over `values` of `instances`."""
-        return max(1, values if self.training.per_value else instances)
 
     def _forward(self, lesson: Lesson) -> tuple[Half, float, int]:
         """The forward pass with the gradients of its losses, their sum, and of how many values."""
@@ -186,11 +252,8 @@ class Learner:
         """The parameters were changed in place."""
         self.passes.changed()
 
-    def apply(self, gradient: Gradient, factor: float = 1.0) -> None:
-        """Take a step: clip the gradient, change the parameters, pack them. `factor`: of the rate."""
-        gradient.clip(self.training.clip)
-        self.stepper.step(gradient, factor, self.passes.executor.share)
-        self.passes.changed(gradient.rows)
+    def _packed(self, rows: Mapping[int, Ints]) -> None:
+        self.passes.changed(rows)
 
 
 def dropped(

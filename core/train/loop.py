@@ -98,7 +98,7 @@ class LocalSteps:
 
     def apply(self, gradient: Gradient, factor: float) -> None:
         """See `Steps.apply`."""
-        self.learner.apply(gradient, factor)
+        self.learner.apply_gradient(gradient, factor)
 
 
 # Makes steps of many processes: of the steps of this one, what a training was begun with (`training.json`),

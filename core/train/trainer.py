@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.base.progress import Quiet
-from abw.core.exec.gradient import Gradient, of_vector
+from abw.core.exec.gradient import Gradient
 from abw.core.exec.values import single
 from abw.core.run.workload import Workload
 from abw.core.store.folders import require_writable
-from abw.core.train.checkpoint import Position, named, save_checkpoint
-from abw.core.train.learner import Found, Learner
+from abw.core.train.checkpoint import Position, save_checkpoint
+from abw.core.train.learner import Found, Learner, WeightsByName
 from abw.core.train.loop import CHECKPOINT, LocalSteps, Loop, Row, open_dev, restored
 from abw.core.train.metrics import UserMetric, refuse_metric_names
 
@@ -25,7 +25,7 @@ Floats = NDArray[np.float32]
 UserLoss = Callable[[Mapping[str, Floats]], tuple[float, Mapping[str, Floats]]]
 
 
-class Trainer:
+class Trainer(WeightsByName):
     """A model that learns step by step; made by `LoadedModel.trainer`.
 
     After a step the model itself has the new weights. `params` are the weights by name, readable and
@@ -34,18 +34,8 @@ class Trainer:
 
     def __init__(self, learner: Learner, workload: Callable[[object], Workload]) -> None:
         """`workload` brings the model together with whatever instances are given as."""
-        self.learner, self._workload = learner, workload
-
-    @property
-    def params(self) -> Mapping[str, Floats]:
-        """Parameters and tables by name: views, in single precision."""
-        return named(self.learner.network, self.learner.params)
-
-    @property
-    def flat(self) -> Floats:
-        """All of them in one vector: parameters in their order, then tables."""
-        assert self.learner.params.flat is not None
-        return self.learner.params.flat
+        self.learner = self._learning = learner
+        self._workload = workload
 
     def changed(self) -> None:
         """Use parameters that were written from now on."""
@@ -57,7 +47,7 @@ class Trainer:
         Errors: those of calls of `LoadedModel`, and AbwError if the loss is not finite.
         """
         found, divisor = self._found(instances, loss, self.learner.stepper.done)
-        self.learner.apply(found.gradient)
+        self.learner.apply_gradient(found.gradient)
         return found.loss / divisor
 
     def gradient(
@@ -70,15 +60,6 @@ class Trainer:
         """
         found, divisor = self._found(instances, loss, self.learner.stepper.done if dropout else None)
         return found.loss / divisor, single(found.gradient.vector(self.learner.params))
-
-    def apply(self, gradient: Floats, factor: float = 1.0) -> None:
-        """Take a step by a gradient like `flat`; the learning rate is multiplied with `factor`.
-
-        Rows of tables whose gradient is zero stay as they are. Raises ValueError for another length.
-        """
-        if gradient.shape != self.flat.shape:
-            raise ValueError(f"a gradient has the shape {self.flat.shape}, not {gradient.shape}")
-        self.learner.apply(of_vector(gradient.astype(np.float32), self.learner.params), factor)
 
     def fit(
         self,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.gradient import Gradient
 from abw.core.exec.interface import Executor, refuse_halves
 from abw.core.exec.params import Params
 from abw.core.exec.registry import get_executor
@@ -23,7 +22,7 @@ from abw.core.ir.network import Network
 from abw.core.plan.plan import plan
 from abw.core.policy.schedule import Policy
 from abw.core.program.lessons import Recorded
-from abw.core.train.backward import Half, Passes
+from abw.core.train.backward import Halves, Passes
 
 Ints = NDArray[np.int32]
 
@@ -33,7 +32,7 @@ def output_name(shape: Shape) -> str:
     return f"values of {list(shape)}"
 
 
-class ProgramBackward:
+class ProgramBackward(Halves):
     """The training networks of a net's types, with an executor of their own.
 
     They are made anew when types are added, or values of other shapes get gradients: some 100 ms, and what
@@ -44,8 +43,8 @@ class ProgramBackward:
         self,
         params: Params,
         policy: Policy,
-        executor: str = "cpu",
-        threads: int | None = None,
+        executor: str,
+        threads: int | None,
         dedup: DedupMode = "auto",
     ) -> None:
         """`dedup`: leave out equal nodes always, never, or of graphs that are large enough.
@@ -117,16 +116,6 @@ class ProgramBackward:
     def _shapes(self) -> frozenset[Shape]:
         assert self._made_for is not None
         return self._made_for[1]
-
-    def forward(self, passes: Passes) -> Half:
-        """Compute a mini-batch's values; until `backward` no other one can be computed."""
-        return Half(passes, self.executor.begin(passes.plan, passes.until))
-
-    def backward(self, half: Half, meanwhile: Callable[[], object] | None = None) -> Gradient:
-        """The gradient of parameters and tables, by the `gradients` of the half, which were written."""
-        passes = half.passes
-        result = self.executor.resume(passes.plan, passes.until)
-        return self.executor.gradient(passes.made, passes.plan, result, self.params, meanwhile)
 
 
 def _pairs(network: Network, shape: Shape) -> tuple[tuple[int, int], ...]:

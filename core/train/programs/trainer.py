@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, did_you_mean
-from abw.core.exec.gradient import Gradient, of_vector
 from abw.core.exec.params import Params, init_params
 from abw.core.exec.values import single
 from abw.core.ir.cell import Shape
@@ -23,8 +22,8 @@ from abw.core.program.net import Net, session_of
 from abw.core.program.running.fibers import Failed, Program
 from abw.core.program.running.results import noted
 from abw.core.train.backward import Half
-from abw.core.train.checkpoint import Position, named, save_checkpoint
-from abw.core.train.learner import Found, NotFiniteError
+from abw.core.train.checkpoint import Position, save_checkpoint
+from abw.core.train.learner import Found, Learning, WeightsByName
 from abw.core.train.optimizers import Stepper
 from abw.core.train.programs.gradients import ProgramBackward, output_name
 from abw.core.train.targets import loss_of
@@ -42,12 +41,14 @@ class Judged:
     classes: int
 
 
-class ProgramTrainer:
+class ProgramTrainer(Learning, WeightsByName):
     """A net that learns step by step; made by `abw.trainer`. From a step on the net has the new weights.
 
     `params` are the weights by name, readable and writable; `flat` is one vector of all of them, of which
     they are views, until the net gets more parameters. Call `changed` after writing.
     """
+
+    passes: ProgramBackward
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class ProgramTrainer:
     ) -> None:
         """Errors: SpecError for weights that do not fit, AbwError."""
         self.net, self.training = net, training
+        self._learning = self
         self.raised: Callable[[BaseException, int], BaseException] | None = None
         self._session = session = session_of(net)
         params = session.engine().params.flattened()
@@ -89,17 +91,6 @@ class ProgramTrainer:
         """The network of the net's types."""
         return self._session.engine().cells
 
-    @property
-    def params(self) -> Mapping[str, Floats]:
-        """Parameters and tables by name: views, in single precision."""
-        return named(self.network, self.passes.params)
-
-    @property
-    def flat(self) -> Floats:
-        """All of them in one vector: parameters in their order, then tables."""
-        assert self.passes.params.flat is not None
-        return self.passes.params.flat
-
     def changed(self) -> None:
         """Use parameters that were written from now on."""
         self.passes.changed()
@@ -121,40 +112,19 @@ class ProgramTrainer:
         loss = found.loss / self.divisor(found.values, len(instances))
         return loss, single(found.gradient.vector(self.passes.params))
 
-    def apply(self, gradient: Floats, factor: float = 1.0) -> None:
-        """Take a step by a gradient like `flat`; the learning rate is multiplied with `factor`.
-
-        Rows of tables whose gradient is zero stay as they are. Raises ValueError for another length.
-        """
-        if gradient.shape != self.flat.shape:
-            raise ValueError(f"a gradient has the shape {self.flat.shape}, not {gradient.shape}")
-        self.apply_gradient(of_vector(gradient.astype(np.float32), self.passes.params), factor)
-
-    def apply_gradient(self, gradient: Gradient, factor: float = 1.0) -> None:
-        """Clip a gradient, change the parameters."""
-        gradient.clip(self.training.clip)
-        self.stepper.step(gradient, factor, self.passes.executor.share)
+    def _packed(self, rows: Mapping[int, NDArray[np.int32]]) -> None:
         self.changed()
 
     def save(self, path: str | Path) -> None:
         """Write the weights as a .safetensors. Errors: AbwError."""
         save_checkpoint(Path(path), self.params, {}, Position(done=self.stepper.done))
 
-    def divisor(self, values: int, instances: int) -> int:
-        """What the sum of losses is divided by, over so many values of so many instances."""
-        return max(1, values if self.training.per_value else instances)
-
     def found(self, function: Program, instances: Sequence[Any], numbers: Sequence[int]) -> Found:
         """The sum of the losses of instances with these numbers, and its gradient, divided as in a step."""
         recorded, half = self._forward(function, instances, numbers)
         by_shape = _by_shape(recorded.wanted)
         total = sum(_loss(half, shape, entries) for shape, entries in by_shape.items())
-        if not np.isfinite(total):
-            raise NotFiniteError
-        factor = np.float32(1 / self.divisor(len(recorded.wanted), len(instances)))
-        for rows in half.gradients.values():
-            rows *= factor
-        return Found(total, len(recorded.wanted), self.passes.backward(half))
+        return self.finished(half, total, len(recorded.wanted), len(instances))
 
     def judged(self, function: Program, instances: Sequence[Any], numbers: Sequence[int]) -> Judged:
         """The losses of some instances, forward only. Errors: as `step`."""

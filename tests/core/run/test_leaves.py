@@ -104,7 +104,7 @@ def test_exactly_what_ran_before_is_left_out(windows: Windows) -> None:
     """A set of the words of the mini-batches so far says which leaves are kept."""
     workload = opened("treelstm")
     executor, seen = prepared(workload), set[int]()
-    executor.run(planned(workload, DEPTH, executor, 0, 24, apart=True).plan)  # the memory does not move now
+    executor.run(planned(workload, DEPTH, executor, 0, 24, apart=1).plan)  # the memory does not move now
     for first, last in windows:
         whole = workload.unfused(first, last)
         words = whole.operand[whole.operand_ptr[: whole.type_ptr[1]]].tolist()
@@ -132,7 +132,7 @@ def test_plans_of_forgotten_leaves() -> None:
     batch, result = next(batches)  # it was planned together with the first one
     assert batch.graph.distinct and not batch.graph.distinct.kept
     fresh = prepared(workload, 1)
-    expected = fresh.run(planned(workload, DEPTH, fresh, 0, 6, apart=True).plan)
+    expected = fresh.run(planned(workload, DEPTH, fresh, 0, 6, apart=1).plan)
     assert np.array_equal(
         result.values(batch.graph.results[0].reference), expected.values(expected.nodes.results[0].reference)
     )

@@ -47,7 +47,7 @@ def test_steps_make_the_loss_smaller(tmp_path: Path) -> None:
     for _ in range(12):
         found = made.learner.gradient(made.workload, 0, 12, made.targets)
         losses.append(found.loss)
-        made.learner.apply(found.gradient)
+        made.learner.apply_gradient(found.gradient)
     assert losses[-1] < 0.8 * losses[0]
 
 

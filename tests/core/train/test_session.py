@@ -94,8 +94,8 @@ def whole(spec: Path, home: Path) -> dict[str, Any]:
 
 # A function, whether it is killed behind that, and at which call.
 WHERE = {
-    "before a step": (Learner, "apply", False, 1),
-    "after a step": (Learner, "apply", True, 8),
+    "before a step": (Learner, "apply_gradient", False, 1),
+    "after a step": (Learner, "apply_gradient", True, 8),
     "before a file is written": (checkpoint, "write_tensors", False, 4),
     "before a file is there": (checkpoint, "write_tensors", True, 3),
     "after a checkpoint": (loop.Loop, "save", True, 5),
@@ -112,7 +112,7 @@ def test_a_model_that_grows_goes_on_with_the_same_bits(
     few = Overrides(dims={"hidden": 4}, batch=4, limit=12)
     wanted = state(Path(session.train(path, few, OPTIONS)["path"]))
     with monkeypatch.context() as patched:
-        patched.setattr(Learner, "apply", die_at(5, Learner.apply, after=True))
+        patched.setattr(Learner, "apply_gradient", die_at(5, Learner.apply_gradient, after=True))
         assert killed(lambda: session.train(path, few, OPTIONS)) == -signal.SIGKILL
     assert state(Path(session.resume(None)["path"])) == wanted
 

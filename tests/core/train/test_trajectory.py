@@ -44,7 +44,7 @@ def steps(learner: Learner, instances: Instances) -> list[float]:
         first = step * BATCH % len(instances)
         found = learner.gradient(workload, first, first + BATCH, targets)
         losses.append(found.loss)
-        learner.apply(found.gradient)
+        learner.apply_gradient(found.gradient)
     return losses
 
 
