@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 
 from abw.core.base.errors import AbwError
-from abw.core.store.arrays import ArrayFile, Sink
+from abw.core.store.arrays import ArrayFile, HeldArrays
 from abw.core.store.outputs import (
     LineFile,
     Writer,
@@ -131,7 +131,7 @@ class ReturnedArrays:
     not empty.
     """
 
-    def __init__(self, file: Sink) -> None:
+    def __init__(self, file: HeldArrays) -> None:
         self._file = file
         self._kinds: dict[str, Kind] = {}
         self._begun = False

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, SpecError, printable
 from abw.core.serve.requests import LINES, Request
-from abw.core.store.outputs import Column, Output, whole_numbers
+from abw.core.store.outputs import Column, Output, OutputArray, whole_numbers
 from abw.core.store.outputs import line_of as written
 
 # Values `begin` to `end` of a column.
@@ -163,17 +164,19 @@ def tensors_of(answers: Sequence[Answer], outputs: Sequence[Output]) -> dict[str
     tensors: dict[str, NDArray[Any]] = {}
     for at, output in enumerate(outputs):
         parts = [answer.given[at] for answer in answers]
-        tensors[output.name] = np.concatenate([column.values[begin:end] for column, begin, end in parts])
-        if output.shares:
-            shares = [column.shares[b:e] for column, b, e in parts if column.shares is not None]
-            tensors[f"{output.name}.probability"] = np.concatenate(shares)
-        if not output.single:
-            sizes = [0, *(end - begin for _, begin, end in parts)]
-            tensors[f"{output.name}.offsets"] = np.cumsum(sizes)
-        for name in output.numbers:
-            beside = [value for column, begin, end in parts for value in column.fields[name][begin:end]]
-            tensors[f"{output.name}.fields.{name}"] = whole_numbers(beside)
+        for array in _arrays(output):
+            if array.ends:
+                tensors[array.name] = np.cumsum([0, *(end - begin for _, begin, end in parts)])
+                continue
+            found = [array.of(column)[begin:end] for column, begin, end in parts]
+            lists = isinstance(found[0], list)
+            tensors[array.name] = whole_numbers(chain(*found)) if lists else np.concatenate(found)
     return tensors
+
+
+def _arrays(output: Output) -> Iterator[OutputArray]:
+    """The arrays of an output that are tensors: nobody asks on which vertices values are."""
+    return (array for array in output.arrays if array.name != f"{output.name}.vertex")
 
 
 def tensors_said(tensors: Mapping[str, NDArray[Any]], asked: Mapping[str, Any]) -> Reply:
@@ -220,16 +223,8 @@ DATATYPES = {
 
 def described(outputs: Sequence[Output]) -> list[dict[str, Any]]:
     """Describe the tensors of a model's outputs as metadata; -1 is a variable size."""
-    found = []
-    for output in outputs:
-        shape = [-1, *output.shape]
-        found.append(
-            {"name": output.name, "datatype": DATATYPES[np.dtype(output.dtype).name], "shape": shape}
-        )
-        if output.shares:
-            found.append({"name": f"{output.name}.probability", "datatype": "FP32", "shape": shape})
-        if not output.single:
-            found.append({"name": f"{output.name}.offsets", "datatype": "INT64", "shape": [-1]})
-        beside = [f"{output.name}.fields.{name}" for name in output.numbers]
-        found += [{"name": name, "datatype": "INT32", "shape": [-1]} for name in beside]
-    return found
+    return [
+        {"name": array.name, "datatype": DATATYPES[np.dtype(array.dtype).name], "shape": [-1, *array.shape]}
+        for output in outputs
+        for array in _arrays(output)
+    ]

@@ -8,10 +8,9 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol, Self
+from typing import IO, Any, Self
 from zipfile import ZipFile
 
 import numpy as np
@@ -23,19 +22,19 @@ from abw.core.base.files import replacing, writing
 _NAMES = {"float64": "F64", "float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
 
 
-@dataclass(slots=True)
 class Growing:
-    """An array (rows, *shape) whose elements lie in an unnamed file.
+    """An array (rows, *shape) whose elements lie in a file.
 
-    `ends`: what is appended are counts, and their sums are kept.
+    `ends`: what is appended are counts, and their sums are kept, behind where the first begins.
     """
 
-    file: IO[bytes]
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    ends: bool
-    rows: int = 0
-    last: int = 0
+    def __init__(self, file: IO[bytes], dtype: DTypeLike, shape: tuple[int, ...], ends: bool) -> None:
+        """An array without rows in an empty file."""
+        self.file, self.dtype, self.shape, self.ends = file, np.dtype(dtype), shape, ends
+        self.rows = self.last = 0
+        if ends:
+            file.write(np.zeros(1, dtype).tobytes())
+            self.rows = 1
 
     def append(self, values: NDArray[Any]) -> None:
         """Add rows."""
@@ -46,26 +45,7 @@ class Growing:
         self.rows += len(values)
 
 
-def growing(file: IO[bytes], dtype: DTypeLike, shape: tuple[int, ...], ends: bool) -> Growing:
-    """An array without rows in an empty file; with `ends`, it begins with where the first begins."""
-    made = Growing(file, np.dtype(dtype), shape, ends)
-    if ends:
-        made.file.write(np.zeros(1, dtype).tobytes())
-        made.rows = 1
-    return made
-
-
 Arrays = Mapping[str, Growing]
-
-
-class Sink(Protocol):
-    """Where arrays grow."""
-
-    def add(self, name: str, dtype: DTypeLike, shape: tuple[int, ...] = (), *, ends: bool = False) -> None:
-        """An array without rows; with `ends`, counts are appended, and it holds where they begin and end."""
-
-    def append(self, name: str, values: NDArray[Any]) -> None:
-        """Add rows to an array. Errors: AbwError."""
 
 
 class HeldArrays:
@@ -74,12 +54,15 @@ class HeldArrays:
     def __init__(self) -> None:
         self._arrays: dict[str, Growing] = {}
 
+    def _file(self) -> IO[bytes]:
+        return io.BytesIO()
+
     def add(self, name: str, dtype: DTypeLike, shape: tuple[int, ...] = (), *, ends: bool = False) -> None:
-        """See `Sink`."""
-        self._arrays[name] = growing(io.BytesIO(), dtype, shape, ends)
+        """An array without rows; with `ends`, counts are appended, and it holds where they begin and end."""
+        self._arrays[name] = Growing(self._file(), dtype, shape, ends)
 
     def append(self, name: str, values: NDArray[Any]) -> None:
-        """See `Sink`."""
+        """Add rows to an array."""
         self._arrays[name].append(values)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -91,25 +74,22 @@ class HeldArrays:
         return found
 
 
-class ArrayFile:
+class ArrayFile(HeldArrays):
     """A file of arrays, written when the block that it is used in ends well. Errors: AbwError."""
 
     def __init__(self, path: Path, write: Callable[[IO[bytes], Arrays], None]) -> None:
-        self._path = path
-        self._write = write
-        self._arrays: dict[str, Growing] = {}
+        super().__init__()
+        self._path, self._write = path, write
         self._open = ExitStack()
 
-    def add(self, name: str, dtype: DTypeLike, shape: tuple[int, ...] = (), *, ends: bool = False) -> None:
-        """An array without rows; with `ends`, counts are appended, and it holds where they begin and end."""
+    def _file(self) -> IO[bytes]:
         with writing(self._path):
-            file = self._open.enter_context(tempfile.TemporaryFile(dir=self._path.parent))  # noqa: SIM115
-        self._arrays[name] = growing(file, dtype, shape, ends)
+            return self._open.enter_context(tempfile.TemporaryFile(dir=self._path.parent))
 
     def append(self, name: str, values: NDArray[Any]) -> None:
         """Add rows to an array. Errors: AbwError."""
         with writing(self._path):
-            self._arrays[name].append(values)
+            super().append(name, values)
 
     def __enter__(self) -> Self:
         with writing(self._path):

@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -25,7 +27,7 @@ from abw.core.base.locks import open_alone
 from abw.core.data.stream import Bad
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import AS_IT_IS, Answer, Model
-from abw.core.store.arrays import ArrayFile, Sink, write_npz, write_safetensors
+from abw.core.store.arrays import ArrayFile, HeldArrays, write_npz, write_safetensors
 
 # The path that means standard output.
 STDOUT = "-"
@@ -73,6 +75,18 @@ class Output:
         return number if self.words is None else self.words[number]
 
     @property
+    def arrays(self) -> Iterator[OutputArray]:
+        """The arrays that hold it: its values, probabilities, whose they are, and fields."""
+        yield OutputArray(self.name, self.dtype, self.shape, attrgetter("values"))
+        if self.shares:
+            yield OutputArray(f"{self.name}.probability", np.float32, self.shape, attrgetter("shares"))
+        if not self.single:
+            yield OutputArray(f"{self.name}.offsets", np.int64, (), attrgetter("counts"), ends=True)
+            yield OutputArray(f"{self.name}.vertex", np.int32, (), attrgetter("vertex"))
+        for name in self.numbers:
+            yield OutputArray(f"{self.name}.fields.{name}", np.int32, (), partial(_field, name))
+
+    @property
     def nothing(self) -> Column:
         """A column of no instances."""
         values = np.empty((0, *self.shape), self.dtype)
@@ -97,6 +111,21 @@ class Column:
     shares: NDArray[np.float32] | None = None
     fields: Mapping[str, list[Any]] = field(default_factory=dict)
     lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OutputArray:
+    """An array of an output; `of` takes it from a column, fields as lists. `ends`: of counts, their sums."""
+
+    name: str
+    dtype: type[np.generic]
+    shape: Shape
+    of: Callable[[Column], Any]
+    ends: bool = False
+
+
+def _field(name: str, column: Column) -> list[Any]:
+    return column.fields[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,29 +342,18 @@ class _Arrays:
         self._outputs = outputs
         self._named = named
         for output in outputs:
-            file.add(output.name, output.dtype, output.shape)
-            if output.shares:
-                file.add(f"{output.name}.probability", np.float32, output.shape)
-            if not output.single:
-                file.add(f"{output.name}.offsets", np.int64, ends=True)
-                file.add(f"{output.name}.vertex", np.int32)
-            for name in output.numbers:
-                file.add(f"{output.name}.fields.{name}", np.int32)
+            for array in output.arrays:
+                file.add(array.name, array.dtype, array.shape, ends=array.ends)
         add_instance_arrays(file, named)
 
     def write(self, rows: Rows) -> None:
         """Append the rows to the arrays."""
-        put = self._file.append
         for output, column in zip(self._outputs, rows.columns, strict=True):
-            put(output.name, _whole(output, column, column.values))
-            if column.shares is not None:
-                put(f"{output.name}.probability", _whole(output, column, column.shares))
-            if not output.single:
-                put(f"{output.name}.offsets", column.counts)
-                put(f"{output.name}.vertex", column.vertex)
-            for name in output.numbers:
-                numbers = whole_numbers(column.fields[name])
-                put(f"{output.name}.fields.{name}", _whole(output, column, numbers))
+            for array in output.arrays:
+                values = array.of(column)
+                if isinstance(values, list):
+                    values = whole_numbers(values)
+                self._file.append(array.name, _whole(output, column, values))
         put_instances(self._file, self._named, rows.lines, [error != "" for error in rows.errors], rows.ids)
 
 
@@ -367,7 +385,7 @@ def put_instances(
         file.append("instance.id", np.array(ids, np.int64))
 
 
-def put_texts(file: Sink, name: str, texts: Iterable[str]) -> None:
+def put_texts(file: HeldArrays, name: str, texts: Iterable[str]) -> None:
     """Append texts to an array of UTF-8 bytes and to that of its offsets. Errors: AbwError."""
     written = [text.encode() for text in texts]
     file.append(name, np.frombuffer(b"".join(written), np.uint8))
