@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.instances import Instances, Ints, Link, Values
-from abw.core.data.links import Lazy, along, following, inverse, reverse, where
+from abw.core.data.links import Lazy, along, following, inverse, makers, reverse, where
 from abw.core.ir.schema import Derived, Schema
 from abw.core.jit.decorators import njit
 from abw.core.jit.splitmix import GOLDEN, mixed
@@ -42,12 +41,9 @@ def with_derived(instances: Instances, schema: Schema) -> Instances:
     missing = schema.derived and schema.derived.keys() - instances.links.keys()
     if not missing:
         return instances
-    makers: dict[str, Callable[[], Link]] = {
-        n: partial(instances.links.__getitem__, n) for n in instances.links
-    }
-    links = Lazy(makers)
-    found = replace(instances, links=links)
-    makers |= {name: partial(_derived, found, schema.derived[name]) for name in missing}
+    every = makers(instances.links)
+    found = replace(instances, links=Lazy(every))
+    every |= {name: partial(_derived, found, schema.derived[name]) for name in missing}
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TypeVar
 
 import numpy as np
@@ -41,6 +41,13 @@ class Lazy(Mapping[str, T]):
 
     def __len__(self) -> int:
         return len(self._makers)
+
+
+def makers(
+    found: Mapping[str, T], change: Callable[[T], T] = lambda each: each
+) -> dict[str, Callable[[], T]]:
+    """Functions that give what a mapping has by each name, changed, when they are called."""
+    return {name: partial(lambda name: change(found[name]), name) for name in found}
 
 
 def inverse(target: Ints) -> Link:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.derive import link
-from abw.core.data.instances import Instances, Ints, Link, Values
-from abw.core.data.links import Lazy, inverse, ranges
+from abw.core.data.instances import Instances, Ints, Link
+from abw.core.data.links import Lazy, inverse, makers
+from abw.core.data.permute import Move
 from abw.core.ir.growth import Growth
 from abw.core.ir.schema import Hop, Schema
 from abw.core.jit.decorators import njit
@@ -138,16 +139,10 @@ def with_room(instances: Instances, growth: Growth, schema: Schema) -> Instances
     new_links = sorted({n for kind in growth.kinds for n in kind.links} - instances.links.keys())
     several = Link(np.zeros(0, np.int32), np.zeros(len(instances.kind) + 1, np.int32))
     new_fields = sorted(growth.fields - instances.fields.keys())
-    links: Mapping[str, Link] = Lazy(
-        {name: partial(instances.links.__getitem__, name) for name in instances.links}
-        | {name: partial(Link, nothing) for name in new_links}
-        | {name: lambda: several for name in growth.reversed}
-    )
-    fields: Mapping[str, Ints] = Lazy(
-        {name: partial(instances.fields.__getitem__, name) for name in instances.fields}
-        | {name: lambda: nothing for name in new_fields}
-    )
-    return replace(instances, schema=schema, links=links, fields=fields)
+    links = makers(instances.links) | {name: partial(Link, nothing) for name in new_links}
+    fields = makers(instances.fields) | {name: lambda: nothing for name in new_fields}
+    links |= {name: lambda: several for name in growth.reversed}
+    return replace(instances, schema=schema, links=Lazy(links), fields=Lazy(fields))
 
 
 def given_link(instances: Instances, hop: Hop) -> Ints:
@@ -178,59 +173,32 @@ def finished(
     they came to be (`order`). Links and fields are made when they are first asked for.
     """
     begin, end = int(instances.start[first]), int(instances.start[last])
-    given, count, vertex = end - begin, columns.count, order.vertex
-
-    def places(found: Ints) -> Ints:
-        """What a link among the columns is among finished vertices."""
-        return np.append(order.place, np.int32(-1))[found]
+    vertex, given = order.vertex, end - begin
+    old = np.where(vertex < given, vertex + np.int32(begin), np.int32(-1))
+    move = Move(old, np.append(order.place[:given], np.int32(-1)), begin)
 
     def grown_link(name: str) -> Link:
-        return Link(places(columns[Hop(name)][vertex]))
-
-    def data_link(name: str) -> Link:
-        way = instances.links[name]
-        if way.indptr is None:
-            target = np.full(count, -1, np.int32)
-            inside = way.target[begin:end]
-            target[:given] = np.where(inside >= 0, inside - begin, -1)
-            return Link(places(target[vertex]))
-        sizes = np.zeros(count, np.int32)
-        sizes[:given] = np.diff(way.indptr[begin : end + 1])
-        low = np.zeros(count, np.int64)
-        low[:given] = way.indptr[begin:end]
-        sizes, low = sizes[vertex], low[vertex]
-        indptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
-        return Link(places(way.target[ranges(low, sizes)] - begin), indptr)
-
-    def data_field(name: str) -> Ints:
-        values = np.full(count, -1, np.int32)
-        values[:given] = instances.fields[name][begin:end]
-        return values[vertex]
-
-    def grown_field(name: str) -> Ints:
-        return columns[FieldColumn(name)][vertex]
-
-    def data_values(values: Values) -> Values:
-        inside = (begin <= values.vertex) & (values.vertex < end)
-        return Values(order.place[values.vertex[inside] - begin], values.rows[inside])
+        return Link(np.append(order.place, np.int32(-1))[columns[Hop(name)][vertex]])
 
     def reversed_link(name: str) -> Link:
         return inverse(grown_link(growth.reversed[name]).target)
 
-    def made(name: str) -> Callable[[str], Link]:
-        return grown_link if name in grown else reversed_link if name in growth.reversed else data_link
+    def grown_field(name: str) -> Ints:
+        return columns[FieldColumn(name)][vertex]
 
     grown = {name for kind in growth.kinds for name in kind.links}
-    links = {n: partial(made(n), n) for n in instances.links}
-    filled = growth.fields
-    fields = {n: partial(grown_field if n in filled else data_field, n) for n in instances.fields}
+    links = makers(instances.links, move.link)
+    links |= {name: partial(reversed_link, name) for name in growth.reversed}
+    links |= {name: partial(grown_link, name) for name in grown}
+    fields = makers(instances.fields, move.field)
+    fields |= {name: partial(grown_field, name) for name in growth.fields}
     return replace(
         instances,
         kind=columns[KIND][vertex].astype(np.uint8),
         start=order.start,
         links=Lazy(links),
         fields=Lazy(fields),
-        values={name: data_values(values) for name, values in instances.values.items()},
+        values={name: move.values(values) for name, values in instances.values.items()},
         lines=instances.lines[first:last],
         numbers=instances.numbers[first:last],
         names=instances.names[first:last] if instances.names else None,

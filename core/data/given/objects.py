@@ -36,13 +36,6 @@ EXPECTED: Mapping[str, str] = {
 }
 
 
-# The instances of texts, but of blank ones; `lines` are the texts' numbers from 1.
-Taken = Callable[[list[bytes]], Instances]
-
-# So many instances are looked through together for those that cannot be read.
-_TOGETHER = 64
-
-
 def require_instances(given: object) -> None:
     """Refuse what is no sequence of instances: TypeError; AbwError for a mapping."""
     if isinstance(given, str | bytes) or not (hasattr(given, "__iter__") or hasattr(given, "__getitem__")):
@@ -83,17 +76,13 @@ def read_objects(
                 raise
             wrong[number] = error
             texts.append(b"")
-
-    def taken(texts: list[bytes]) -> Instances:
-        return _taken(texts, format, options)
-
     try:
-        found = taken(texts)
-    except DataError as error:
+        found = _taken(texts, format, options)
+    except DataError:
         if errors is None:
             raise
-        wrong |= _unreadable(texts, taken, error)
-        found = taken([b"" if number in wrong else text for number, text in enumerate(texts)])
+        wrong |= _unreadable(texts, format, options)
+        found = _taken([b"" if n in wrong else text for n, text in enumerate(texts)], format, options)
     if len(found) < len(given) - len(wrong):
         wrong |= _blank(found, len(given), format, wrong)
         if errors is None:
@@ -106,19 +95,22 @@ def read_objects(
     return replace(found, source=NAME, lines=(numbers + 1).astype(np.int32), numbers=numbers)
 
 
-def _taken(texts: list[bytes], format: str, options: Options) -> Instances:
-    """See Taken. Errors: DataError with the number of the instance."""
+def _taken(texts: list[bytes], format: str, options: Options, first: int = 0) -> Instances:
+    """The instances of texts, but of blank ones; `lines` are the texts' numbers from 1.
+
+    Errors: DataError with the number of the instance, of which `first` is that of the first text.
+    """
     head = b"%d\n" % sum(map(bool, texts)) if format == "lattice" else b""
     feed = Feed(NAME, b"".join([head, b"\n".join(texts), b"\n"]))
     try:
         found = take(feed, format, 0, ALL, **options)
     except DataError as error:
         lines = _lines(texts, format)
-        raise DataError([_placed(problem, lines) for problem in error.problems]) from None
+        raise DataError([_placed(problem, lines, first) for problem in error.problems]) from None
     if len(twice := found.lines[1:][found.lines[1:] == found.lines[:-1]]):
-        number = int(np.searchsorted(_lines(texts, format), twice[0]))
-        where = Span(f"{_INSTANCE}{number}", 1)
-        raise DataError([Problem("several plans in one text", where, EXPECTED[format])])
+        where = Span(str(NAME), int(twice[0]))
+        problem = Problem("several plans in one text", where, EXPECTED[format])
+        raise DataError([_placed(problem, _lines(texts, format), first)])
     if len(found) == len(texts):
         return found
     counted = np.searchsorted(_lines(texts, format), found.lines, "right")
@@ -131,27 +123,20 @@ def _lines(texts: list[bytes], format: str) -> NDArray[np.int64]:
     return np.array([0, *accumulate(text.count(b"\n") + 1 for text in texts)][:-1]) + first
 
 
-def _unreadable(texts: list[bytes], taken: Taken, first: DataError) -> dict[int, AbwError]:
-    """What is wrong with each of the texts that cannot be read. Raises `first` where nobody can tell whose.
+def _unreadable(texts: list[bytes], format: str, options: Options, first: int = 0) -> dict[int, AbwError]:
+    """What is wrong with each text that cannot be read, by its number from `first` on.
 
-    Each part is read again without those that are known, up to ten at a time: linear in the texts.
+    Halves are read again: linear in the texts but for the logarithm, and in those that are wrong.
     """
-    wrong: dict[int, AbwError] = {}
-    for begin in range(0, len(texts), _TOGETHER):
-        part = texts[begin : begin + _TOGETHER]
-        while True:
-            try:
-                taken(part)
-                break
-            except DataError as error:
-                reported = {_number(problem): problem for problem in reversed(error.problems)}
-                if None in reported or not any(part[number or 0] for number in reported):
-                    raise first from None
-                for number, problem in reported.items():
-                    assert number is not None
-                    part[number] = b""
-                    wrong[begin + number] = DataError([_renamed(problem, begin + number)])
-    return wrong
+    try:
+        _taken(texts, format, options, first)
+    except DataError as error:
+        if len(texts) == 1:
+            return {first: DataError(error.problems[:1])}
+        half = len(texts) // 2
+        parts = (texts[:half], first), (texts[half:], first + half)
+        return {n: e for part, at in parts for n, e in _unreadable(part, format, options, at).items()}
+    return {}
 
 
 def _blank(found: Instances, count: int, format: str, known: Mapping[int, AbwError]) -> dict[int, AbwError]:
@@ -162,30 +147,14 @@ def _blank(found: Instances, count: int, format: str, known: Mapping[int, AbwErr
     return {number: AbwError(f"instance {number} is {what}", hint=hint) for number in missing}
 
 
-def _number(problem: Problem) -> int | None:
-    """The number of the instance in which `_placed` has put a mistake."""
-    where = problem.where
-    number = where.file.removeprefix(_INSTANCE) if where else ""
-    return int(number) if number.isdecimal() else None
-
-
-def _renamed(problem: Problem, number: int) -> Problem:
-    assert problem.where
-    return replace(problem, where=replace(problem.where, file=f"{_INSTANCE}{number}"))
-
-
-# What stands before an instance's number in the place of a mistake.
-_INSTANCE = "instance "
-
-
-def _placed(problem: Problem, lines: NDArray[np.int64]) -> Problem:
-    """A mistake by its instance, and the line in that; instance i begins on the file's line `lines[i]`."""
+def _placed(problem: Problem, lines: NDArray[np.int64], first: int) -> Problem:
+    """A mistake by its instance, and the line in that; instance `first + i` begins on line `lines[i]`."""
     where = problem.where
     if where is None:
         return problem
     number = int(np.searchsorted(lines, where.line, "right")) - 1
     line = where.line - int(lines[number]) + 1
-    return replace(problem, where=replace(where, file=f"{_INSTANCE}{number}", line=line))
+    return replace(problem, where=replace(where, file=f"instance {first + number}", line=line))
 
 
 def text_of(number: int, instance: object, format: str) -> bytes:

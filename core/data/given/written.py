@@ -187,6 +187,20 @@ def _text(obj: int, forbidden: int, out: int, room: int, at: int, words: int) ->
 
 
 @fragment
+def _digits(number: int, out: int, at: int) -> int:
+    """Write a number that is not negative, for which there is room."""
+    digits, rest = 1, number
+    while rest >= 10:
+        rest //= 10
+        digits += 1
+    place = bytes_at(out + at, digits)
+    for d in range(digits):
+        place[digits - 1 - d] = _DIGIT + number % 10
+        number //= 10
+    return at + digits
+
+
+@fragment
 def _number(obj: int, kind: int, out: int, room: int, at: int, words: int) -> int:
     """Write a number as `str` does."""
     if at + 2 * _SPARE > room:
@@ -208,14 +222,7 @@ def _number(obj: int, kind: int, out: int, room: int, at: int, words: int) -> in
         return LEFT
     if value < 0:
         place[0], n, value = _MINUS, 1, -value
-    digits, rest = 1, value
-    while rest >= 10:
-        rest //= 10
-        digits += 1
-    for d in range(digits):
-        place[n + digits - 1 - d] = _DIGIT + value % 10
-        value //= 10
-    return at + n + digits
+    return _digits(value, out, at + n)
 
 
 @fragment
@@ -338,20 +345,6 @@ def _rows(obj: int, format: int, out: int, room: int, at: int, words: int, types
 
 # The tag of a word that stands alone: O.
 _UNTAGGED = 79
-
-
-@fragment
-def _digits(number: int, out: int, at: int) -> int:
-    """Write a number that is not negative, for which there is room."""
-    digits, rest = 1, number
-    while rest >= 10:
-        rest //= 10
-        digits += 1
-    place = bytes_at(out + at, digits)
-    for d in range(digits):
-        place[digits - 1 - d] = _DIGIT + number % 10
-        number //= 10
-    return at + digits
 
 
 @fragment
