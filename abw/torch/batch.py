@@ -18,7 +18,7 @@ import torch
 from abw.core.base.errors import AbwError
 from abw.core.ir.network import Network
 from abw.core.program.lessons import Recorded
-from abw.core.program.recording.recorder import joined
+from abw.core.program.recording.segments import joined
 from abw.core.program.running.fibers import Failed
 from abw.core.program.running.runner import BatchRunner
 from abw.torch.export import Exported, write

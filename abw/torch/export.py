@@ -19,7 +19,7 @@ from abw.core.base.errors import AbwError
 from abw.core.cell.names import equations
 from abw.core.data.tensors import write_tensors
 from abw.core.ir.cell import Cell, Shape
-from abw.core.program.recording.recorder import Segment
+from abw.core.program.recording.segments import Segment
 from abw.core.program.recording.values import BITS
 from abw.core.program.running.runner import BatchRunner
 from abw.torch.recording.cells import Cells

@@ -23,7 +23,7 @@ from abw.core.plan.plan import plan
 from abw.core.policy.registry import get_policy
 from abw.core.program.load import cells
 from abw.core.program.net import Net
-from abw.core.program.recording.recorder import joined
+from abw.core.program.recording.segments import joined
 from abw.core.program.recording.values import Value
 
 CALLS, ASKS = 20_000, 50

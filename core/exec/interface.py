@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,9 @@ from abw.core.policy.schedule import Schedule
 if TYPE_CHECKING:  # what grows or is trained is imported by what grows or trains
     from abw.core.exec.gradient import Gradient
     from abw.core.grad.graph import TrainingGraph
-    from abw.core.graph.equal.consing import Consing
     from abw.core.graph.growing.batch import Batch
     from abw.core.graph.growing.model import GrowthModel
     from abw.core.graph.growing.share import Share
-    from abw.core.jit.pointers import Table
 
 
 class TooLargeError(AbwError):
@@ -101,9 +99,6 @@ class Rounds(Protocol):
 
 # Of the best elements of several values: which of the values, which of its elements, its score.
 Picked = tuple[int, int, float]
-# How appended nodes were executed: they were; not, as one reads a value of an earlier run; not, as they are
-# so many that a plan is better.
-Advanced = Literal["done", "stale", "large"]
 
 
 # What the first words of a recorder's memory say, in this order.
@@ -112,97 +107,30 @@ Advanced = Literal["done", "stale", "large"]
 # the `next` node's handle, and that of the first which was not executed (`begun`). Of questions: where `asks`
 # and `masks` lie; how many were `asked`, how many bytes of the masks are taken (`masked`), the `least` and
 # the `most` of the handles; where `answers` lie. Of what was executed: how many `rounds` there were, and
-# where their `cuts` lie: of each the first of its words, their end, and how many nodes it had. Last, where
-# the words of the `tape` lie that executes, and the function `round` that does it.
+# where their `cuts` lie: of each the first of its words, their end, and how many nodes it had. Where the
+# words of the `tape` lie that executes, and the function `round` that does it. Of questions for the best of
+# several values: where their `handles` lie, and what scores begin with (`plus`); the `scores` of what was
+# picked, behind them as 32-bit numbers which of the values these are, then which elements; each has room for
+# `rank_room`; how many values (`ranked`) and elements (`picked`) it is all in all.
 #
-# A question has three numbers in `asks`; the second is the value's handle. If the first is 0, it asks for the
-# number of the largest element, the first of equals, of those whose byte in `masks` is not 0, from the third
-# number on; of all if that is -1. If it is 1, it asks whether the value's one number is larger than a limit,
-# the third number's bits: it is answered by `TRUE` or `FALSE`.
+# A question has these numbers in `asks`: which it is; the value's handle; and its argument.
+# - 0: for the number of the largest element, the first of equals; of those whose byte in `masks` is not 0,
+#   from the third number on, as many as the fourth says; of all if the third is -1.
+# - 1: whether the value's one number is larger than a limit, the third number's bits. The answer is `TRUE` or
+#   `FALSE`.
+# - 2: for the best of several values: the largest of their handles, the first one's number in `handles`, how
+#   many they are, how many elements are wanted, where these lie in `scores`. The answer is less than
+#   `FALSE` by as many as there are.
 HEAD = (
     "words", "at", "begin", "next", "begun", "asks", "masks", "asked", "masked", "least", "most", "answers",
-    "rounds", "cuts", "tape", "round",
+    "rounds", "cuts", "tape", "round", "handles", "plus", "scores", "rank_room", "ranked", "picked",
 )  # fmt: skip
+ASK_WORDS = 6
 TRUE, FALSE = -1, -2
 
 
-# As many elements of several values a tape finds at most: see `Tape.best`.
+# As many elements of several values a tape finds at most.
 MOST_BEST = 64
-
-
-class Tape(Protocol):
-    """Executes nodes that are appended to a run, without plans: their values stay where they are.
-
-    They are said by words of 64 bits: the type's number in the low 32 of one (the others are not looked at),
-    then a handle for each slot, a reference shifted to the left by the `bits` that the tape was made for.
-    References of nodes count on from run to run. Types are scheduled by the critical rule.
-    """
-
-    def begin(self, base: int) -> None:
-        """A run begins, whose first reference is `base`. Values of earlier runs are lost."""
-
-    def place(self, type: Ints, row: Ints) -> None:
-        """From now on note here of each node of the run its type, and of each value its row; there has to be
-        room for all that comes."""
-
-    def look(self, equal: Consing | None) -> None:
-        """From now on nodes that equal earlier ones of the run are not executed; they have the rows of those.
-
-        They are looked for, and noted, in these arrays, which have to have room for all that comes. None, as
-        after `begin`: all are executed.
-        """
-
-    def bring(self, constant: int, since: int, values: NDArray[np.float32]) -> None:
-        """Rows of a field (n, *shape), which is the network's constant number `constant`.
-
-        They follow those brought before in this run, whose first is row `since` of the field.
-        """
-
-    def advance(self, words: NDArray[np.int64], nodes: int) -> Advanced:
-        """Execute the `nodes` that words say, which follow those of the run so far. Errors: TooLargeError."""
-
-    def round(self, head: Table) -> bool:
-        """Execute what was recorded since the last time, where what is asked is of these; and answer all
-        questions, which are forgotten.
-
-        `head`: the recorder's `HEAD`, which says afterwards what was executed, and by what machine code does
-        the next rounds itself. False where that cannot be done so, or not yet: see `make_room`.
-        """
-
-    def make_room(self, words: int) -> bool:
-        """Whether `round` lacked room for so many words, and has it now. Errors: TooLargeError."""
-
-    def leave(self) -> Ints:
-        """A plan is to go on from here: how many rows of each arena are taken (A,)."""
-
-    def take(self, rows: Ints, count: int) -> None:
-        """A plan has gone on: so many rows of each arena are taken now, and the run has so many nodes."""
-
-    @property
-    def count(self) -> int:
-        """How many nodes the run has."""
-
-    @property
-    def batches(self) -> int:
-        """How many batches the tape itself has run since `begin`."""
-
-    def seconds(self) -> float:
-        """How long rounds took since this was asked last."""
-
-    def values(self, references: NDArray[np.int64]) -> Array:
-        """The values of m references to this run's nodes, all of one shape (m, *shape); a copy."""
-
-    def best(
-        self, k: int, handles: NDArray[np.int64], ptr: NDArray[np.int64], plus: NDArray[np.float64]
-    ) -> list[list[Picked]] | None:
-        """For each of some questions the k best elements of several values, the best first, of equals the
-        first; all where they are fewer.
-
-        Question j is to the values of `handles` from `ptr[j]` to `ptr[j + 1]`, all vectors of one length. A
-        score is the number in `plus` for its value and the logarithm of its share, as
-        `abw.core.graph.growing.beam.log_shares` has it. None where a score is not a number, where fewer than
-        are wanted have a share, where a value is none of this run's vectors, or k is more than MOST_BEST.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,8 +292,8 @@ class Executor(Protocol):
         """What drives the rounds of a model that grows; or in words why Python is to do it."""
         return f"executor '{self.name}' has none of its own"
 
-    def tape(self, bits: int) -> Tape | None:
-        """What executes what programs record without plans; None where nothing does."""
+    def tape(self, bits: int) -> Any:  # noqa: ANN401
+        """A `CompiledTape`, which executes what programs record without plans; None where there is none."""
         return None
 
     def begin(self, plan: Plan, until: int) -> Result:

@@ -41,4 +41,4 @@ def best(k: int, values: Sequence[Value], plus: Sequence[float] | None = None) -
         ask = values[0]._best
     except (TypeError, LookupError, AttributeError):
         refuse_best(values)
-    return ask(values, k, plus)
+    return ask(values, k, [0.0] * len(values) if plus is None else plus)

@@ -13,7 +13,7 @@ from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Shape
 from abw.core.ir.training import LossKind
-from abw.core.program.recording.recorder import Ints
+from abw.core.program.recording.segments import Ints
 from abw.core.program.recording.values import BITS, Value
 from abw.core.program.running.fibers import Done, Failed
 

@@ -25,7 +25,6 @@ from abw.core.program.lessons import Recorded, Wanted
 from abw.core.program.network import library_network, width_of
 from abw.core.program.recording.asks import Ask
 from abw.core.program.recording.inputs import InputRows
-from abw.core.program.recording.machine import new_recorder
 from abw.core.program.recording.recorder import Recorder
 from abw.core.program.running.eager import EagerRunner, EagerTape, Weighed
 from abw.core.program.running.fibers import Asked, Done, Failed, Fibers, Program, require_program
@@ -105,7 +104,7 @@ class Session:
         self.last: BatchRunner | None = None
         self._outer: Runner | None = None
         self._engine: Engine | None = None
-        self.recorder = new_recorder(width_of(library))
+        self.recorder = Recorder(width_of(library))
         self.recorder.divert(self.refuse_idle)
 
     def ask(self, asked: Asked) -> Any:  # noqa: ANN401 (an answer, or in a generator what it is to yield)
@@ -173,7 +172,7 @@ class Session:
     @property
     def recorded(self) -> int:
         """How many nodes are recorded and not yet computed."""
-        return (self.recorder.next - self.recorder.begun) // self.recorder.step
+        return int(self.recorder.next - self.recorder.begun) // int(self.recorder.step)
 
     def engine(self, granularity: ProgramGranularity | None = None) -> Engine:
         """Return the engine for a granularity (None: that of the last run).

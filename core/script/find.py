@@ -19,7 +19,7 @@ from abw.core.base.errors import AbwError, did_you_mean, missing_file
 from abw.core.base.modules import beside
 from abw.core.program.load import NetOverrides, overriding, prepare
 from abw.core.program.net import Net
-from abw.core.program.recording.machine import is_cell
+from abw.core.program.recording.recorder import is_cell
 from abw.core.program.session import DEFAULT_GRANULARITY
 from abw.core.script.tracebacks import located
 from abw.core.spec.shipped import FOLDER, functions_in

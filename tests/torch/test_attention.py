@@ -11,7 +11,6 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from torch import nn  # noqa: E402
 
-from abw.core.program.recording.machine import new_recorder  # noqa: E402
 from abw.core.program.recording.recorder import Recorder  # noqa: E402
 from tests.torch.models import check  # noqa: E402
 
@@ -80,10 +79,10 @@ def test_scores_that_are_used_otherwise_are_computed_for_each_length(model):
     assert "attention" not in check(model().eval(), SENTENCES).report()
 
 
-@given(st.integers(1, 4), st.integers(0, 5), st.integers(0, 3), st.booleans())
-def test_several_nodes_are_written_as_one_by_one(count, width, before, machine):
+@given(st.integers(1, 4), st.integers(0, 5), st.integers(0, 3))
+def test_several_nodes_are_written_as_one_by_one(count, width, before):
     words = np.arange(count * width, dtype=np.int64).reshape(count, width)
-    both = Recorder(2), (new_recorder if machine else Recorder)(2)
+    both = Recorder(2), Recorder(2)
     for recorder in both:
         recorder.restore()
         recorder.owner.value = 3 << 32

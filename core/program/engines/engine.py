@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.progress import Clock
-from abw.core.exec.interface import Array, Executor, Picked, Tape
+from abw.core.exec.interface import Array, Executor
 from abw.core.exec.params import Params, constant_value
 from abw.core.exec.planned_tape import PlannedTape
 from abw.core.graph.equal.consing import LEAST_NODES, Consing, DedupMode, Patience, distinct, worth
@@ -22,20 +22,21 @@ from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy, Schedule
-from abw.core.program.recording.asks import Picks
 from abw.core.program.recording.inputs import Floats, InputRows
-from abw.core.program.recording.machine import MachineRecorder
-from abw.core.program.recording.recorder import (
+from abw.core.program.recording.recorder import Recorder
+from abw.core.program.recording.segments import (
     Ints,
     Longs,
     Piece,
-    Recorder,
     Segment,
     joined,
     reads_of,
     segment,
 )
 from abw.core.program.recording.values import BITS
+
+if TYPE_CHECKING:
+    from abw.core.exec.cpu.tape.tape import CompiledTape
 
 # Nodes of segments whose plans are kept.
 MOST_KEPT = 1 << 20
@@ -106,7 +107,7 @@ class Engine:
         self._reads = reads_of(cells)
         self.planned = PlannedTape(self.network, self._executor)
         self.equal = Consing(self.network)
-        self.tape: Tape | None = None
+        self.tape: CompiledTape | None = None
         self._first: dict[bytes, Planned] = {}
         self._next, self._kept_nodes = self._first, 0
         self._prepared = self._outdated = False
@@ -205,8 +206,8 @@ class Engine:
             self._bring(self.tape)
             self._reserve(piece.nodes, len(piece.words))
             with self.clock("execute"):
-                end = self.tape.advance(piece.words, piece.nodes)
-            if end == "done":
+                done = self.tape.advance(piece.words, piece.nodes)
+            if done:
                 self._append([piece])
                 return
         self.advance(self.segment(piece))
@@ -220,9 +221,9 @@ class Engine:
     def _segment(self, piece: Piece, first: int) -> Segment:
         return segment(piece, self._reads, self.cells.width, self._base, first)
 
-    def round(self, recorder: MachineRecorder) -> bool:
+    def round(self, recorder: Recorder) -> bool:
         """Compute what was recorded, where need be, and answer the questions that the recorder has noted, if
-        the executor's tape can. Cost: see `Tape.round`.
+        the executor's tape can. Cost: see `CompiledTape.round`.
         """
         self.prepare()
         if self.tape is None:
@@ -243,12 +244,7 @@ class Engine:
             self.rounds += len(found)
             self._append(found)
 
-    def best(self, picks: Picks) -> list[list[Picked]] | None:
-        """Answer questions for the best by the executor's tape, if there is one that can: `Tape.best`."""
-        self.prepare()
-        return None if self.tape is None else self.tape.best(*picks)
-
-    def _bring(self, tape: Tape) -> None:
+    def _bring(self, tape: CompiledTape) -> None:
         if self._inputs:
             for constant, since, values in self._inputs.fresh(self.network):
                 tape.bring(constant, since, values)

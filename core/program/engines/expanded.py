@@ -7,7 +7,7 @@ import numpy as np
 from abw.core.graph.ops import op_network
 from abw.core.ir.network import Network
 from abw.core.program.engines.engine import Engine
-from abw.core.program.recording.recorder import Ints, Longs, Segment
+from abw.core.program.recording.segments import Ints, Longs, Segment
 
 
 class OpEngine(Engine):

@@ -16,7 +16,7 @@ from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
 from abw.core.policy.schedule import Schedule
 from abw.core.program.engines.engine import MOST_KEPT, Engine
-from abw.core.program.recording.recorder import Ints, Segment
+from abw.core.program.recording.segments import Ints, Segment
 
 # Of an instance's nodes their types, how many values each reads, and which: references, -1 for constants.
 Structure = tuple[bytes, bytes, bytes]

@@ -64,39 +64,32 @@ def chance(seed: int, instance: int, path: int, count: int) -> float:
 
 
 class Asks(NamedTuple):
-    """Questions in a tape's layout (see `HEAD`): the first `number` of `rows` (…, 3), and their `masks`."""
+    """Questions in a tape's layout (see `HEAD`): `rows` (n, ASK_WORDS), and what these name."""
 
     rows: NDArray[np.int64]
     masks: NDArray[np.uint8]
-    number: int
-
-
-class Picks(NamedTuple):
-    """Questions as `Tape.best` takes them."""
-
-    k: int
     handles: NDArray[np.int64]
-    ptr: NDArray[np.int64]
     plus: NDArray[np.float64]
 
 
-ARGMAX, ABOVE = question("argmax", (), None), question("above", (), 0.0)
-# What stands for a question that is among `Asks`, or `Picks`.
-BEST = question("best", (), None)
-# The questions among `Asks`, by what the first number of a row says.
-WAYS = ("argmax", "above")
+# What stands for a question that is among `Asks`.
+ARGMAX, ABOVE, BEST = (question(how, (), None) for how in ("argmax", "above", "best"))
+NOTED = frozenset(map(id, (ARGMAX, ABOVE, BEST)))
 
 
 def unpacked(asks: Asks) -> list[Ask]:
-    """Questions `argmax` and `above`, one by one."""
-    rows = asks.rows[: asks.number]
-    limits = rows.view(np.float64)[:, 2].tolist()
-    begins = [begin for way, _, begin in rows.tolist() if way == 0 and begin >= 0]
-    ends = dict(pairwise([*begins, len(asks.masks)]))
-    found = []
-    for (way, handle, given), limit in zip(rows.tolist(), limits, strict=True):
-        mask = asks.masks[given : ends[given]].tobytes() if way == 0 and given >= 0 else None
-        found.append(question(WAYS[way], (handle,), limit if way else mask))
+    """Questions one by one."""
+    limits, found = asks.rows.view(np.float64)[:, 2].tolist(), []
+    for (way, handle, given, length, k, _), limit in zip(asks.rows.tolist(), limits, strict=True):
+        some = slice(given, given + length)
+        if way == 2:
+            argument = Best(k, tuple(asks.plus[some].tolist()))
+            found.append(question("best", tuple(asks.handles[some].tolist()), argument))
+        elif way == 1:
+            found.append(question("above", (handle,), limit))
+        else:
+            mask = asks.masks[some].tobytes() if given >= 0 else None
+            found.append(question("argmax", (handle,), mask))
     return found
 
 
@@ -148,32 +141,12 @@ def masked(flat: Array, may: Bools | None) -> Array:
     return flat if may is None else np.where(may, flat, -np.inf)
 
 
-def packed_bests(asks: Sequence[Ask]) -> Picks:
-    """Questions `best` for one number of elements, as a tape takes them."""
-    handles = np.array([handle for ask in asks for handle in ask.handles])
-    plus = np.array([number for ask in asks for number in ask.argument.plus])
-    return Picks(asks[0].argument.k, handles, np.array(_ends(asks)), plus)
-
-
-def unpacked_bests(picks: Picks) -> list[Ask]:
-    """Questions `best`, one by one."""
-    handles, plus = picks.handles.tolist(), picks.plus.tolist()
-    return [
-        question("best", tuple(handles[a:b]), Best(picks.k, tuple(plus[a:b])))
-        for a, b in pairwise(picks.ptr.tolist())
-    ]
-
-
-def _ends(asks: Sequence[Ask]) -> list[int]:
-    """Where each question's values begin, and where the last one's end."""
-    return [*accumulate([len(ask.handles) for ask in asks], initial=0)]
-
-
 def _bests(flat: Array, odd: Bools, asks: Sequence[Ask]) -> list[Answer]:
     """The best of each question's values; with `odd` values a question has no answer."""
+    ends = accumulate([len(ask.handles) for ask in asks], initial=0)
     return [
         _odd(ask) if odd[a:b].any() else best(flat[a:b], *ask.argument)
-        for (a, b), ask in zip(pairwise(_ends(asks)), asks, strict=True)
+        for (a, b), ask in zip(pairwise(ends), asks, strict=True)
     ]
 
 

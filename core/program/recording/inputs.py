@@ -15,7 +15,7 @@ from abw.core.graph.equal.consing import DedupMode, Patience
 from abw.core.ir.cell import Shape
 from abw.core.ir.network import Constant, Network
 from abw.core.jit.decorators import njit
-from abw.core.program.recording.recorder import Longs, Segment
+from abw.core.program.recording.segments import Longs, Segment
 
 Floats = NDArray[np.float32]
 

@@ -3,22 +3,52 @@
 from __future__ import annotations
 
 ASK = r"""
-; A question to a value is noted.
+; A question is noted: `way` says which, of what value, and by what (see `HEAD`). It waits by a greenlet's
+; switch, or gives a generator what that is to yield.
 
-define internal void @note(ptr %state, i64 %handle) {
-  read least most
+define internal ptr @note(ptr %state, i64 %way, i64 %handle, i64 %given, i64 %length, ptr %told) {
+entry:
+  read asking asked least most
+  array asks
+  %first = mul i64 %asked, ASK_WORDS
+  %row = getelementptr i64, ptr %asks.to, i64 %first
+  %row[0] = i64 %way
+  %row[1] = i64 %handle
+  %row[2] = i64 %given
+  %row[3] = i64 %length
+  %asked1 = add i64 %asked, 1
+  write asked %asked1
   %smaller = icmp slt i64 %handle, %least
   %least1 = select i1 %smaller, i64 %handle, i64 %least
   write least %least1
   %larger = icmp sgt i64 %handle, %most
   %most1 = select i1 %larger, i64 %handle, i64 %most
   write most %most1
-  ret void
+  %waits = icmp eq i64 %asking, 1
+  if %waits wait yield
+wait:
+  %found = call ptr @wait(ptr %state, ptr %told)
+  ret ptr %found
+yield:
+  write asking 3
+  api IncRef
+  call void %IncRef(ptr %told)
+  ret ptr %told
+}
+
+; Whether one more question can be noted now.
+
+define internal i1 @can(ptr %state) {
+  read asking asked room
+  %way = sub i64 %asking, 1
+  %open = icmp ult i64 %way, 2
+  %fits = icmp slt i64 %asked, %room
+  %can = and i1 %open, %fits
+  ret i1 %can
 }
 
 ; What asks: the state, the class of the values that can be asked, how many numbers these have (0: whether it
-; is above), the function for all other calls. It is called with a value and what that is asked by. It waits
-; by a greenlet's switch, or gives a generator what that is to yield.
+; is above), the function for all other calls. It is called with a value and what that is asked by.
 
 define ptr @ask(ptr %self, ptr %args, i64 %count) {
 entry:
@@ -30,13 +60,10 @@ entry:
   %given = ptr %args[1]
   %type = ptr %value[1]
   %kind = ptr %given[1]
-  read asking asked room masked
-  api objectVectorcall
+  read masked
   %right = icmp eq ptr %type, %class
-  %way = sub i64 %asking, 1
-  %can = icmp ult i64 %way, 2
-  %fits = icmp slt i64 %asked, %room
-  %ok = all %right %can %fits
+  %can = call i1 @can(ptr %state)
+  %ok = and i1 %right, %can
   if %ok which slow
 which:
   %isabove = icmp eq i64 %size, 0
@@ -54,31 +81,22 @@ allowed:
   %isnone = icmp eq ptr %given, %none
   if %isnone write sequence
 sequence:
-  api list tuple
-  %islist = icmp eq ptr %kind, %list
-  %istuple = icmp eq ptr %kind, %tuple
-  %known = or i1 %islist, %istuple
   read mask_room
   %end = add i64 %masked, %size
   %there = icmp sle i64 %end, %mask_room
-  %good = all %known %there
-  if %good length slow
-length:
-  api listSize tupleSize
-  %sizef = select i1 %islist, ptr %listSize, ptr %tupleSize
-  %has = call i64 %sizef(ptr %given)
+  %has = call i64 @length(ptr %given)
   %equal = icmp eq i64 %has, %size
-  if %equal items slow
+  %good = and i1 %there, %equal
+  if %good items slow
 items:
-  api listGetItem tupleGetItem true false
-  %getf = select i1 %islist, ptr %listGetItem, ptr %tupleGetItem
+  api true false
   array masks
   %mask = getelementptr i8, ptr %masks.to, i64 %masked
   goto item
 item:
   %i = phi i64 [ 0, %items ], [ %i1, %mark ]
   %any = phi i1 [ 0, %items ], [ %any1, %mark ]
-  %one = call ptr %getf(ptr %given, i64 %i)
+  %one = call ptr @item(ptr %given, i64 %i)
   %istrue = icmp eq ptr %one, %true
   %isfalse = icmp eq ptr %one, %false
   %isbool = or i1 %istrue, %isfalse
@@ -99,37 +117,20 @@ keep:
 write:
   %said = phi i64 [ %bits, %number ], [ -1, %allowed ], [ %masked, %keep ]
   %handle = i64 %value[2]
-  array asks
-  %first = mul i64 %asked, 3
-  %row = getelementptr i64, ptr %asks.to, i64 %first
-  %way.number = zext i1 %isabove to i64
-  %row[0] = i64 %way.number
-  %row[1] = i64 %handle
-  %row[2] = i64 %said
-  %asked1 = add i64 %asked, 1
-  write asked %asked1
-  call void @note(ptr %state, i64 %handle)
   array argmax above
   %told = select i1 %isabove, ptr %above.to, ptr %argmax.to
-  %waits = icmp eq i64 %asking, 1
-  if %waits wait yield
-wait:
-  %found = call ptr @wait(ptr %state, ptr %told)
+  %way = zext i1 %isabove to i64
+  %found = call ptr @note(ptr %state, i64 %way, i64 %handle, i64 %said, i64 %size, ptr %told)
   ret ptr %found
-yield:
-  write asking 3
-  api IncRef
-  call void %IncRef(ptr %told)
-  ret ptr %told
 slow:
   %other = ptr %how[3]
+  api objectVectorcall
   %result = call ptr %objectVectorcall(ptr %other, ptr %args, i64 %count, ptr null)
   ret ptr %result
 }
 
 ; What asks for the best of several values: the state, the class of these, the function for all other calls.
-; It is called with a list of values, how many elements are wanted, a list of what the scores begin with. It
-; waits by a greenlet's switch.
+; It is called with a list of values, how many elements are wanted, a list of what the scores begin with.
 
 define ptr @pick(ptr %self, ptr %args, i64 %count) {
 entry:
@@ -140,21 +141,17 @@ entry:
   %values = ptr %args[0]
   %wanted = ptr %args[1]
   %given = ptr %args[2]
-  %kind1 = ptr %values[1]
-  %kind2 = ptr %wanted[1]
-  %kind3 = ptr %given[1]
-  read asking picks ranked rank_room k class
-  api list int objectVectorcall
-  %is1 = icmp eq ptr %kind1, %list
-  %is2 = icmp eq ptr %kind2, %int
-  %is3 = icmp eq ptr %kind3, %list
-  %waits = icmp eq i64 %asking, 1
-  %ok = all %is1 %is2 %is3 %waits
+  %kind = ptr %wanted[1]
+  read ranked picked rank_room
+  api int objectVectorcall
+  %isint = icmp eq ptr %kind, %int
+  %can = call i1 @can(ptr %state)
+  %ok = and i1 %isint, %can
   if %ok look slow
 look:
-  api listSize longAsLongLongAndOverflow
-  %size = call i64 %listSize(ptr %values)
-  %begins = call i64 %listSize(ptr %given)
+  api longAsLongLongAndOverflow
+  %size = call i64 @length(ptr %values)
+  %begins = call i64 @length(ptr %given)
   %many = call i64 %longAsLongLongAndOverflow(ptr %wanted, ptr %over)
   %many0 = sub i64 %many, 1
   %known = icmp ult i64 %many0, MOST
@@ -162,25 +159,21 @@ look:
   %equal = icmp eq i64 %size, %begins
   %end = add i64 %ranked, %size
   %fits = icmp sle i64 %end, %rank_room
-  %first = icmp eq i64 %picks, 0
-  %own = ptrtoint ptr %ours to i64
-  %same1 = icmp eq i64 %many, %k
-  %same2 = icmp eq i64 %own, %class
-  %same = all %same1 %same2
-  %alike = or i1 %first, %same
-  %good = all %known %some %equal %fits %alike
+  %behind = add i64 %picked, %many
+  %there = icmp sle i64 %behind, %rank_room
+  %good = all %known %some %equal %fits %there
   if %good each slow
 each:
   %i = phi i64 [ 0, %look ], [ %i1, %take ]
   %last = phi i64 [ -9223372036854775808, %look ], [ %last1, %take ]
-  api listGetItem float floatAsDouble
-  %one = call ptr %listGetItem(ptr %values, i64 %i)
-  %number = call ptr %listGetItem(ptr %given, i64 %i)
+  api float floatAsDouble
+  %one = call ptr @item(ptr %values, i64 %i)
+  %number = call ptr @item(ptr %given, i64 %i)
   %type1 = ptr %one[1]
   %type2 = ptr %number[1]
   %right = icmp eq ptr %type1, %ours
   %isfloat = icmp eq ptr %type2, %float
-  %both = all %right %isfloat
+  %both = and i1 %right, %isfloat
   if %both finite slow
 finite:
   %double = call double %floatAsDouble(ptr %number)
@@ -199,15 +192,15 @@ take:
   %more = icmp slt i64 %i1, %size
   if %more each write
 write:
-  array ends best
-  %picks1 = add i64 %picks, 1
-  %ends.to[%picks1] = i64 %end
-  write picks %picks1
+  read asked
+  array asks best
+  %first = mul i64 %asked, ASK_WORDS
+  %row = getelementptr i64, ptr %asks.to, i64 %first
+  %row[4] = i64 %many
+  %row[5] = i64 %picked
   write ranked %end
-  write k %many
-  write class %own
-  call void @note(ptr %state, i64 %last1)
-  %found = call ptr @wait(ptr %state, ptr %best.to)
+  write picked %behind
+  %found = call ptr @note(ptr %state, i64 2, i64 %last1, i64 %ranked, i64 %size, ptr %best.to)
   ret ptr %found
 slow:
   %other = ptr %how[2]
@@ -217,6 +210,74 @@ slow:
 """
 
 RESUME = r"""
+; The tape's answer to a question: an index, a bool, or what was picked; null where there is no memory.
+
+define internal ptr @answer(ptr %state, i64 %i) {
+entry:
+  array answers
+  %number = i64 %answers.to[%i]
+  %isindex = icmp sge i64 %number, 0
+  if %isindex index other
+index:
+  api longFromLongLong
+  %found1 = call ptr %longFromLongLong(i64 %number)
+  ret ptr %found1
+other:
+  %islist = icmp slt i64 %number, FALSE
+  if %islist several truth
+truth:
+  api true false IncRef
+  %yes = icmp eq i64 %number, TRUE
+  %found2 = select i1 %yes, ptr %true, ptr %false
+  call void %IncRef(ptr %found2)
+  ret ptr %found2
+several:
+  array asks scores
+  read rank_room
+  api listNew listSetItem BuildValue DecRef
+  %place = mul i64 %i, ASK_WORDS
+  %row = getelementptr i64, ptr %asks.to, i64 %place
+  %count = sub i64 FALSE, %number
+  %first = i64 %row[5]
+  %lanes = getelementptr i64, ptr %scores.to, i64 %rank_room
+  %elements = getelementptr i32, ptr %lanes, i64 %rank_room
+  %list = call ptr %listNew(i64 %count)
+  %nolist = icmp eq ptr %list, null
+  if %nolist end next
+next:
+  %j = phi i64 [ 0, %several ], [ %j1, %put ]
+  %k = add i64 %first, %j
+  %lane = i32 %lanes[%k]
+  %element = i32 %elements[%k]
+  %total = double %scores.to[%k]
+  %tuple = call ptr (ptr, ...) %BuildValue(ptr @form, i32 %lane, i32 %element, double %total)
+  %notuple = icmp eq ptr %tuple, null
+  if %notuple lacking put
+put:
+  %set = call i32 %listSetItem(ptr %list, i64 %j, ptr %tuple)
+  %j1 = add i64 %j, 1
+  %more = icmp slt i64 %j1, %count
+  if %more next end
+lacking:
+  call void %DecRef(ptr %list)
+  ret ptr null
+end:
+  ret ptr %list
+}
+
+; The same for Python, which asks by the question's number.
+
+define ptr @answered(ptr %self, ptr %args, i64 %count) {
+entry:
+  %how = ptr %self[2]
+  %state = ptr %how[0]
+  %number = ptr %args[0]
+  api longAsLongLong
+  %i = call i64 %longAsLongLong(ptr %number)
+  %found = call ptr @answer(ptr %state, i64 %i)
+  ret ptr %found
+}
+
 ; A greenlet waits, having asked what it is told by: it switches to the next of those who go on, the last one
 ; to who began that. Gives the answer.
 
@@ -265,24 +326,13 @@ item:
   call void %IncRef(ptr %held)
   goto give
 taped:
-  array answers
-  api true false longFromLongLong
-  %number = i64 %answers.to[%i]
-  %isindex = icmp sge i64 %number, 0
-  if %isindex positive truth
-positive:
-  %made = call ptr %longFromLongLong(i64 %number)
+  %made = call ptr @answer(ptr %state, i64 %i)
   %none = icmp eq ptr %made, null
   if %none lacking give
 lacking:
   ret ptr null
-truth:
-  %yes = icmp eq i64 %number, TRUE
-  %said = select i1 %yes, ptr %true, ptr %false
-  call void %IncRef(ptr %said)
-  goto give
 give:
-  %answer = phi ptr [ %held, %item ], [ %made, %positive ], [ %said, %truth ]
+  %answer = phi ptr [ %held, %item ], [ %made, %taped ]
   %sending = icmp ne i64 %sends, 0
   if %sending send switch
 switch:
@@ -301,7 +351,7 @@ send:
   ret ptr %came2
 }
 
-; Goes on with some who wait, each of whom asks again, round after round: see `MachineRecorder`. It is called
+; Goes on with some who wait, each of whom asks again, round after round: see `Recorder`. It is called
 ; with greenlets' switches or generators, as `asking` says; whose each is; a list of as many, where it puts
 ; what each stops with; and from which on.
 
@@ -359,11 +409,10 @@ noted:
   %further = icmp slt i64 %i1, %number
   if %further next whole
 whole:
-  read asked picks left
+  read asked left
   %every = icmp eq i64 %asked, %number
-  %none = icmp eq i64 %picks, 0
   %may = icmp sgt i64 %left, 0
-  %ok = all %every %none %may
+  %ok = and i1 %every, %may
   if %ok compute end
 compute:
   array round

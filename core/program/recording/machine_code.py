@@ -18,7 +18,7 @@ from typing import Any
 
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.target import get_target
-from abw.core.exec.interface import HEAD, MOST_BEST, TRUE
+from abw.core.exec.interface import ASK_WORDS, FALSE, HEAD, MOST_BEST, TRUE
 from abw.core.graph.growing.state import DONE
 from abw.core.jit.pointers import Table
 from abw.core.program.recording.machine_asks import ASK, RESUME
@@ -30,13 +30,14 @@ FUNCTIONS = (
     "PyObject_Vectorcall", "PyList_Size", "PyTuple_Size", "PyList_GetItem", "PyTuple_GetItem",
     "PyFloat_AsDouble", "PyLong_AsLongLongAndOverflow", "PyLong_AsLongLong", "PyLong_FromLongLong",
     "PyList_SetItem", "PyIter_Send", "PyEval_SaveThread", "PyEval_RestoreThread",
+    "PyList_New", "Py_BuildValue",
 )  # fmt: skip
 OBJECTS: dict[str, object] = {"true": True, "false": False, "none": None}
 OBJECTS |= {"list": list, "tuple": tuple, "float": float, "int": int}
 _API = (*(name.split("_")[0][2:].lower() + name.split("_")[1] for name in FUNCTIONS), *OBJECTS)
 _OWN = (
     "limit", "step", "open", "owner", "asking", "room", "mask_room", "switch", "argmax", "above",
-    "best", "picks", "k", "class", "ends", "ranked", "handles", "plus", "rank_room",
+    "best",
     "calls", "listed", "owners", "stops", "size", "sends", "resumed", "sent", "left",
 )  # fmt: skip
 # The words of the state, by their places: the head that an executor's tape reads; room for so many words
@@ -44,10 +45,6 @@ _OWN = (
 # questions are `asking` (`CLOSED`, …), the `room` for them, and for the bytes of masks
 # (`mask_room`); what greenlets call to wait (`switch`), and what they and generators then give (`argmax`,
 # `above`, `best`).
-#
-# Of the questions for the best of several values: how many there are (`picks`), for how many elements (`k`)
-# and of what `class` all are; where each one's values end (`ends`); how many values these are (`ranked`),
-# their `handles`, what their scores begin with (`plus`), and the `rank_room` for them.
 #
 # To go on: the lists that `resume` is called with (`calls`, `owners`, `stops`), that of the answers, 0 where
 # the head has them (`listed`); how many greenlets switch to each other (`size`), or that they are generators
@@ -60,8 +57,9 @@ WORDS = {name: number for number, name in enumerate((*HEAD, *_OWN))}
 CLOSED, BY_SWITCH, BY_YIELD, TO_YIELD = range(4)
 
 # What text calls to say where CPython's functions and objects are.
-_BEGIN = """
+_BEGIN = r"""
 @api = internal global [COUNT x ptr] zeroinitializer
+@form = internal constant [6 x i8] c"(iid)\00"
 
 define void @begin(ptr %given) {
   %all = load [COUNT x ptr], ptr %given
@@ -110,7 +108,7 @@ _SHORT: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"goto (\w+)", r"  br label %\1"),
     (
         r"%(\w+) = (\w+) (\S+)\[(\S+)\]",
-        r"  %\1.at = getelementptr i64, ptr \3, i64 \4\n  %\1 = load \2, ptr %\1.at",
+        r"  %\1.at = getelementptr \2, ptr \3, i64 \4\n  %\1 = load \2, ptr %\1.at",
     ),
     (r"(\S+)\[(\S+)\] = i64 (\S+)", _store),
 )
@@ -120,7 +118,8 @@ def _expanded(text: str) -> str:
     """The text with its short forms written out."""
     for form, written in _SHORT:
         text = re.sub(f"^  {form}$", written, text, flags=re.MULTILINE)
-    for name, number in (("COUNT", len(_API)), ("MOST", MOST_BEST), ("TRUE", TRUE), ("DONE", DONE)):
+    numbers = {"ASK_WORDS": ASK_WORDS, "FALSE": FALSE, "TRUE": TRUE, "DONE": DONE, "MOST": MOST_BEST}
+    for name, number in (numbers | {"COUNT": len(_API)}).items():
         text = text.replace(name, str(number))
     return text
 

@@ -12,6 +12,33 @@ field 2 of its `self`.
 from __future__ import annotations
 
 RECORD = r"""
+; How many things a list or tuple has, -1 for what is neither; and one of them.
+
+define internal i64 @length(ptr %things) {
+entry:
+  %kind = ptr %things[1]
+  api list tuple listSize tupleSize
+  %islist = icmp eq ptr %kind, %list
+  %istuple = icmp eq ptr %kind, %tuple
+  %known = or i1 %islist, %istuple
+  if %known given other
+given:
+  %sizef = select i1 %islist, ptr %listSize, ptr %tupleSize
+  %size = call i64 %sizef(ptr %things)
+  ret i64 %size
+other:
+  ret i64 -1
+}
+
+define internal ptr @item(ptr %things, i64 %i) {
+  %kind = ptr %things[1]
+  api list listGetItem tupleGetItem
+  %islist = icmp eq ptr %kind, %list
+  %getf = select i1 %islist, ptr %listGetItem, ptr %tupleGetItem
+  %item = call ptr %getf(ptr %things, i64 %i)
+  ret ptr %item
+}
+
 define internal ptr @make(ptr %class, i64 %handle) {
 entry:
   api typeGenericAlloc
@@ -136,32 +163,24 @@ entry:
   %wanted = ptr %cell[2]
   %words = ptr %state[0]
   %values = ptr %args[0]
-  %sequence = ptr %values[1]
-  read at limit open
-  api list tuple listSize tupleSize listGetItem tupleGetItem
-  %islist = icmp eq ptr %sequence, %list
-  %istuple = icmp eq ptr %sequence, %tuple
-  %known = or i1 %islist, %istuple
   %single = icmp eq i64 %count, 1
-  %opened = icmp ne i64 %open, 0
-  %can = all %known %single %opened
-  if %can length slow
+  if %single length slow
 length:
-  %sizef = select i1 %islist, ptr %listSize, ptr %tupleSize
-  %getf = select i1 %islist, ptr %listGetItem, ptr %tupleGetItem
-  %size = call i64 %sizef(ptr %values)
+  read at limit open
+  %size = call i64 @length(ptr %values)
   %begin = add i64 %at, 2
   %end = add i64 %begin, %size
   %fits = icmp sle i64 %end, %limit
   %several = icmp sgt i64 %size, 1
-  %ok = all %fits %several
+  %opened = icmp ne i64 %open, 0
+  %ok = all %fits %several %opened
   if %ok look slow
 look:
   %i = phi i64 [ 0, %length ], [ %following, %take ]
   %more = icmp slt i64 %i, %size
   if %more check write
 check:
-  %arg = call ptr %getf(ptr %values, i64 %i)
+  %arg = call ptr @item(ptr %values, i64 %i)
   %type = ptr %arg[1]
   %right = icmp eq ptr %type, %wanted
   if %right take slow

@@ -1,28 +1,50 @@
-"""Records calls of cells: each becomes a node of the tape, of which only handles are known yet."""
+"""Records calls of cells in machine code: each becomes a node of a tape, of which only handles are known.
+
+So are questions (`argmax`, `above`, `best`), on which a program waits then. All that is not a call with
+values of the right classes is left to functions of Python's.
+"""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.ir.network import Network
-from abw.core.jit.decorators import njit
-from abw.core.program.recording.values import BITS, SHAPES, Owner, Value, value_class
+from abw.core.base.errors import AbwError
+from abw.core.exec.interface import ASK_WORDS
+from abw.core.jit.pointers import Table
+from abw.core.program.recording.asks import ABOVE, ARGMAX, BEST, Answer, Ask, Asks
+from abw.core.program.recording.machine_code import (
+    BY_NAME,
+    CLOSED,
+    FAST,
+    WORDS,
+    available,
+    is_machine_function,
+    machine_function,
+    value_type,
+)
+from abw.core.program.recording.segments import Longs, Piece
+from abw.core.program.recording.values import BITS, Owner, Value, class_fields
 
-Ints = NDArray[np.int32]
-Longs = NDArray[np.int64]
 # Takes a node's words.
 Write = Callable[[tuple[int, ...]], object]
-# The bit of a node's first word from which on it has the index of the instance.
-OWNER = 32
-TYPE = (1 << OWNER) - 1
 # A cell as programs call it: values in, a value or a tuple of values out.
 Call = Callable[..., Any]
+# So many words there is room for at first.
+LEAST = 1 << 12
+# So many rounds follow on each other at most.
+ROUNDS = 1 << 12
+MOST = 2**63 - 1
+_AT, _BEGIN, _LIMIT, _OPEN, _ROUNDS = (WORDS[name] for name in ("at", "begin", "limit", "open", "rounds"))
+_ASKED, _MASKED, _RANKED, _PICKED = (WORDS[name] for name in ("asked", "masked", "ranked", "picked"))
+_ROOM, _MASK_ROOM, _RANK_ROOM = (WORDS[name] for name in ("room", "mask_room", "rank_room"))
+_LEAST, _MOST = WORDS["least"], WORDS["most"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,41 +81,84 @@ class Reduced:
 RefuseValues = Callable[[Reduced, Any], Any]
 
 
-class Number:
-    """A number that is changed in place."""
+def _word(name: str) -> Any:  # noqa: ANN401 (a property that is a number)
+    """An attribute that is a word of the recorder's state."""
+    number = WORDS[name]
 
-    __slots__ = ("value",)
+    def read(recorder: Recorder) -> int:
+        return recorder._state[number]
 
-    def __init__(self) -> None:
-        self.value = 0
+    def write(recorder: Recorder, value: int) -> None:
+        recorder._state[number] = value
+
+    return property(read, write)
 
 
-class Piece(NamedTuple):
-    """What was recorded between two decisions: `nodes` in words."""
+@dataclass(frozen=True, slots=True)
+class Executed(Sequence[Piece]):
+    """Pieces among the words of a tape, each from one to another number, of so many nodes: `cuts` (n, 3)."""
 
     words: Longs
-    nodes: int
+    cuts: Longs
+
+    def __len__(self) -> int:
+        return len(self.cuts)
+
+    def __getitem__(self, number: Any) -> Any:  # noqa: ANN401
+        begin, end, nodes = self.cuts[number].tolist()
+        return Piece(self.words[begin:end], nodes)
 
 
 class Recorder:
-    """The tape while it is written.
+    """The tape while it is written, in memory that machine code writes to, and the questions about it.
 
-    A node is `1 + inputs` words in a row: its type's number with its instance's index above bit `OWNER`, then
-    its operands' handles. A reduction has the length of its lists before these, and a list for each slot. A
-    handle is `reference << BITS | kind`. `next` is the handle of the next node's
-    first output without its kind, `begun` that of the first node since `take`. `owner` is the index of the
-    instance that records, shifted by OWNER. `write` takes a node's words. Nodes are numbered on from run to
-    run, so that a handle of an earlier run is recognised.
+    `next` is the handle of the next node's first output without its kind, `begun` that of the first node
+    that is neither taken nor executed. `owner` is the index of the instance that records, shifted by OWNER.
+    `write` takes a node's words where machine code does not. Nodes are numbered on from run to run, so that a
+    handle of an earlier run is recognised.
+
+    `asking` says how questions are asked now. An executor's tape answers them from what lies at `head`. The
+    programs that asked go on by `resume(calls, owners, stops, first)`: from number `first` on, each of what
+    `Fiber.going` gave goes on with its answer (see `give`), as the instance that `owners` says; what it stops
+    with is written to `stops`. Where all have asked what the tape can answer, that does, and they go on
+    again, for as many rounds as are `left`. It returns the index of the first that stops otherwise than by a
+    question that is noted, or how many there are, and raises what a generator raises. `resumed` is the index
+    of the program that went on last; `sent` says how that stopped, if it is a generator: 1 by yielding, 0 at
+    its end. `answered(i)` is the tape's answer to question i.
     """
 
-    __slots__ = ("_words", "begun", "next", "owner", "step", "write")
+    __slots__ = (
+        "_arrays", "_buffer", "_given", "_state", "_switch", "answered", "asking", "head", "owner", "resume",
+        "write",
+    )  # fmt: skip
+    _buffer: Longs
+    _state: ctypes.Array[ctypes.c_int64]
+    next, begun, step = _word("next"), _word("begun"), _word("step")
+    asked, least = _word("asked"), _word("least")
+    resumed, sent, left = _word("resumed"), _word("sent"), _word("left")
 
     def __init__(self, width: int) -> None:
-        self.step = width << BITS
-        self.next = self.begun = 0
-        self.owner: Number = Number()
-        self._words: list[int] = []
-        self.write: Write
+        """Raise AbwError where the interpreter's objects are not laid out as the machine code expects."""
+        if not available():
+            raise AbwError("programs run on CPython with its global lock, on x86-64 and AArch64")
+        self.head = Table((ctypes.c_int64 * len(WORDS))())
+        self._state = self.head.words
+        self._arrays: dict[str, NDArray[Any]] = {}
+        self._switch: object = None
+        self._given: Sequence[Answer] | None = None
+        self._point(cuts=np.empty((ROUNDS, 3), np.int64))
+        self._grow(LEAST)
+        self._make_room(LEAST, 4 * LEAST, LEAST)
+        said = "resume(calls, owners, stops, first)"
+        self.resume = machine_function("resume", "resume", FAST, said, (self.head,))
+        self.answered = machine_function("answered", "answered", FAST, "answered(number)", (self.head,))
+        for name, ask in (("argmax", ARGMAX), ("above", ABOVE), ("best", BEST)):
+            self._state[WORDS[name]] = id(ask)
+        self.owner, self.asking = (
+            ctypes.c_int64.from_buffer(self._state, ctypes.sizeof(ctypes.c_int64) * WORDS[name])
+            for name in ("owner", "asking")
+        )
+        self.widen(width)
         self.restore()
 
     def widen(self, width: int) -> None:
@@ -101,40 +166,78 @@ class Recorder:
         self.step = width << BITS
         self.next = self.begun = -(-self.next // self.step) * self.step
 
-    def take(self) -> Piece:
-        """Return the words written since the last call; the next run may overwrite them."""
-        begin, self.begun = self.begun, self.next
-        words = np.fromiter(self._words, np.int64, len(self._words))
-        self._words.clear()
-        return Piece(words, (self.begun - begin) // self.step)
+    def _grow(self, room: int) -> None:
+        """Have room for so many words; those that there are stay."""
+        at = self._state[_AT]
+        buffer = np.empty(room, np.int64)
+        buffer[:at] = self._buffer[:at] if at else 0
+        self._buffer = buffer
+        self.head.point(WORDS["words"], buffer)
+        self._state[_LIMIT] = room
 
-    def executed(self) -> Sequence[Piece]:
-        """What was executed without `take`."""
-        return ()
+    def _point(self, **arrays: NDArray[Any]) -> None:
+        """Keep these arrays; the words of the same names get their addresses."""
+        self._arrays |= arrays
+        for name, array in arrays.items():
+            self.head.point(WORDS[name], array)
 
-    def divert(self, write: Write) -> None:
-        """Give the words of further calls to this function instead of the tape."""
-        self.write = write
+    def _make_room(self, asks: int, masks: int, values: int) -> None:
+        """Have room for so many questions, bytes of what is allowed, and values of questions for the best of
+        several; there are none now.
+        """
+        self._point(asks=np.empty((asks, ASK_WORDS), np.int64), answers=np.empty(asks, np.int64))
+        self._point(masks=np.empty(masks, np.uint8), scores=np.empty(2 * values, np.int64))
+        self._point(handles=np.empty(values, np.int64), plus=np.empty(values))
+        self._state[_ROOM], self._state[_MASK_ROOM], self._state[_RANK_ROOM] = asks, masks, values
 
-    def restore(self) -> None:
-        """Write to the tape again."""
-        self.write = self._words.extend
+    def wait_by(self, switch: Callable[[Ask], Any] | None) -> None:
+        """Set the function by which asking greenlets wait; it is given `ARGMAX`, `ABOVE` or `BEST`."""
+        self._switch, self._state[WORDS["switch"]] = switch, id(switch)
 
-    def value_class(self, net: Owner, shape: tuple[int, ...]) -> type[Value]:
-        """A class for a net's values of a shape."""
-        return value_class(net, shape)
+    def asks(self) -> Asks:
+        """The questions noted; overwritten by those after `forget`."""
+        held = self._arrays
+        return Asks(held["asks"][: self.asked], held["masks"], held["handles"], held["plus"])
 
-    def callable_cell(self, callee: Callee, refuse: Refuse) -> Call:
-        """The function that records a call of a cell, or hands it to `refuse`."""
-        return callable_cell(callee, self, refuse)
+    def give(self, answers: Sequence[Answer] | None) -> None:
+        """Let programs go on with these answers; None: with those of the tape."""
+        self._given = answers
+        self._state[WORDS["listed"]] = 0 if answers is None else id(answers)
 
-    def callable_reduction(self, made: Reduced, refuse: RefuseValues) -> Call:
-        """The function that records a reduction of a list of values, or hands it to `refuse`."""
-        return callable_reduction(made, self, refuse)
+    def forget(self) -> None:
+        """Forget the noted questions, which have been answered."""
+        state = self._state
+        if self.crowded:
+            self._make_room(2 * state[_ROOM], 2 * state[_MASK_ROOM], 2 * state[_RANK_ROOM])
+        state[_ASKED] = state[_MASKED] = state[_RANKED] = state[_PICKED] = 0
+        state[_LEAST], state[_MOST] = MOST, -MOST
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there is so little room left for questions that `forget` makes more."""
+        state = self._state
+        return (
+            2 * state[_ASKED] > state[_ROOM]
+            or 2 * state[_MASKED] > state[_MASK_ROOM]
+            or 2 * max(state[_RANKED], state[_PICKED]) > state[_RANK_ROOM]
+        )
+
+    def drop(self) -> None:
+        """Forget the last question noted: it was none."""
+        self.asked -= 1
+
+    def _append(self, words: tuple[int, ...]) -> None:
+        """Write a node's words where machine code does not."""
+        at = self._state[_AT]
+        end = at + len(words)
+        if end > self._state[_LIMIT]:
+            self._grow(2 * end)
+        self._buffer[at:end] = words
+        self._state[_AT] = end
 
     def node(self, number: int, *words: int) -> int:
         """Write a node of a type with these words; returns its first handle."""
-        first = self.next
+        first: int = self.next
         self.write((number | self.owner.value, *words))
         self.next = first + self.step
         return first
@@ -143,214 +246,135 @@ class Recorder:
         """Write a node of a type for each row of words (m, w); returns the first one's first handle, from
         which those of the others follow by `step`.
         """
-        first = self.next
-        for row in words.tolist():
-            self.node(number, *row)
+        state, (m, w), first = self._state, words.shape, int(self.next)
+        if not state[_OPEN]:
+            for row in words.tolist():
+                self.node(number, *row)
+            return first
+        at = state[_AT]
+        end = at + m * (w + 1)
+        if end > state[_LIMIT]:
+            self._grow(2 * end)
+        rows = self._buffer[at:end].reshape(m, w + 1)
+        rows[:, 0], rows[:, 1:] = number | self.owner.value, words
+        state[_AT], self.next = end, first + m * self.step
         return first
 
+    @property
+    def unread(self) -> int:
+        """How many words are neither taken nor executed."""
+        return self._state[_AT] - self._state[_BEGIN]
 
-_SOURCE = """
-def {name}({signature}):
-    if {wrong}:
-        return refuse(callee, ({arguments}))
-    first = tape.next
-    tape.write(({words}))
-    tape.next = first + tape.step
-    {made}
-    return {result}
-"""
+    def executed(self) -> Sequence[Piece]:
+        """What a tape has executed since the last call, round by round; it executes no more by itself."""
+        number = self._state[_ROUNDS]
+        self._state[_ROUNDS] = self.left = 0
+        return Executed(self._buffer, self._arrays["cuts"][:number].copy()) if number else ()
 
+    def take(self) -> Piece:
+        """Return the words that nothing has executed or taken; the next run may overwrite them."""
+        state, begun = self._state, self.begun
+        begin, state[_BEGIN] = state[_BEGIN], state[_AT]
+        self.begun = self.next
+        return Piece(self._buffer[begin : state[_AT]], (self.next - begun) // self.step)
 
-def callable_cell(callee: Callee, tape: Recorder, refuse: Refuse) -> Call:
-    """Make the function that records a call, unrolled over its inputs, which takes half the time of a loop.
+    def divert(self, write: Write) -> None:
+        """Give the words of further calls to this function instead of the tape."""
+        self._state[_OPEN] = 0
+        self.asking.value = CLOSED
+        self.write = write
 
-    Its parameters are called as the cell's inputs are. Cost of a call: see docs/benchmarks.md.
-    """
-    names = [name if _usable(name) else f"input_{i}" for i, (name, _) in enumerate(callee.inputs)]
-    made = [
-        f"value{o}_ = class{o}_(); value{o}_.ref = first + {added}" for o, added in enumerate(callee.added)
-    ]
-    results = [f"value{o}_" for o in range(len(made))]
-    lines = {
-        "name": callee.name if _usable(callee.name) else "cell",
-        "signature": ", ".join(names),
-        "wrong": " or ".join(f"{n}.__class__ is not input{i}_" for i, n in enumerate(names)) or "False",
-        "arguments": "".join(f"{n}, " for n in names),
-        "words": ", ".join([f"{callee.number} | owner_.value", *(f"{n}.ref" for n in names)]) + ",",
-        "made": "; ".join(made),
-        "result": results[0] if len(results) == 1 else f"({', '.join(results)})",
-    }
-    source = _SOURCE.format(**lines)
-    scope: dict[str, Any] = {"tape": tape, "owner_": tape.owner, "refuse": refuse, "callee": callee}
-    scope |= {f"input{i}_": kind for i, (_, kind) in enumerate(callee.inputs)}
-    scope |= {f"class{o}_": kind for o, kind in enumerate(callee.outputs)}
-    exec(compile(source, f"<cell {callee.name}>", "exec"), scope)
-    found: Call = scope[lines["name"]]
-    return found
+    def restore(self) -> None:
+        """Write to the tape again, from its beginning."""
+        self.write = self._append
+        self._state[_AT] = self._state[_BEGIN] = 0
+        self._state[_OPEN] = 1
+        self.executed()
+        self.forget()
 
+    def value_class(self, net: Owner, shape: tuple[int, ...]) -> type[Value]:
+        """A class for a net's values of a shape, whose methods ask in machine code.
 
-def callable_reduction(made: Reduced, tape: Recorder, refuse: RefuseValues) -> Call:
-    """The function that records a reduction of a list of values. Cost: 50 ns a value."""
+        These do not hold this recorder, nor the net.
+        """
+        made = value_type()
+        own: dict[str, object] = class_fields(net, shape)
 
-    def reduce(values: Any) -> Any:  # noqa: ANN401
-        if values.__class__ not in (list, tuple) or len(values) < 2:
-            return refuse(made, values)
-        for value in values:
-            if value.__class__ is not made.input:
+        def asking(code: str, slow: Callable[..., Any], said: str, *size: int) -> Callable[..., Any]:
+            return machine_function(code, code, FAST, said, (self.head, id(made), *size, id(slow)), slow)
+
+        if len(shape) == 1:
+            own["argmax"] = _asking_argmax(asking("ask", Value.argmax, "ask(value, given)", shape[0]))
+            own["_best"] = asking("pick", Value._best, "pick(values, k, plus)")
+        if own["_size"] == 1:
+            own["above"] = _asking_above(asking("ask", Value.above, "ask(value, given)", 0))
+        for name, field in own.items():
+            setattr(made, name, field)
+        return made
+
+    def callable_cell(self, callee: Callee, refuse: Refuse) -> Call:
+        """The function that records a call of a cell, or hands it to `refuse`."""
+        names = [name if _usable(name) else f"input_{i}" for i, (name, _) in enumerate(callee.inputs)]
+        kinds = [kind for _, kind in callee.inputs]
+        arguments = ", ".join(names)
+        bind = eval(f"lambda {arguments}: ({''.join(f'{name}, ' for name in names)})")
+        bind.__name__ = bind.__qualname__ = callee.name  # as errors say it
+
+        def slow(*values: Any, **named: Any) -> Any:  # noqa: ANN401
+            given = bind(*values, **named)
+            if [value.__class__ for value in given] != kinds:
+                return refuse(callee, given)
+            first = self.node(callee.number, *[value.ref for value in given])
+            made: list[Any] = [kind() for kind in callee.outputs]
+            for value, added in zip(made, callee.added, strict=True):
+                value.ref = first + added
+            return made[0] if len(made) == 1 else tuple(made)
+
+        sizes = len(callee.inputs), len(callee.outputs)
+        words: list[int | Table] = [self.head, callee.number, *sizes, id(slow), *map(id, kinds)]
+        for kind, added in zip(callee.outputs, callee.added, strict=True):
+            words += [id(kind), added]
+        said = f"{callee.name}({arguments})"
+        return machine_function(callee.name, "record", FAST | BY_NAME, said, words, (self, callee, slow))
+
+    def callable_reduction(self, made: Reduced, refuse: RefuseValues) -> Call:
+        """The function that records a reduction of a list of values, or hands it to `refuse`."""
+
+        def slow(values: Any) -> Any:  # noqa: ANN401
+            if values.__class__ not in (list, tuple) or len(values) < 2:
                 return refuse(made, values)
-        found: Any = made.output()
-        found.ref = tape.node(made.number, len(values), *[value.ref for value in values]) + made.added
-        return found
+            if any(value.__class__ is not made.input for value in values):
+                return refuse(made, values)
+            found: Any = made.output()
+            found.ref = self.node(made.number, len(values), *[value.ref for value in values]) + made.added
+            return found
 
-    return reduce
+        words = (self.head, made.number, id(made.input), id(slow), id(made.output), made.added)
+        return machine_function(made.name, "reduce", FAST, f"{made.name}(values)", words, (self, made, slow))
 
 
-_OWN = ("tape", "owner_", "refuse", "callee", "first")
+def is_cell(function: object) -> bool:
+    """Whether a function is a cell of a net."""
+    return available() and is_machine_function(function)
 
 
 def _usable(name: str) -> bool:
-    return name.isidentifier() and not iskeyword(name) and name not in _OWN
+    return name.isidentifier() and not iskeyword(name)
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """n nodes of a tape, recorded between two decisions and numbered from `first` of the run.
+def _asking_argmax(ask: Callable[..., Any]) -> Callable[..., int]:
+    def argmax(self: Value, allowed: Sequence[bool] | None = None) -> int:
+        found: int = ask(self, allowed)
+        return found
 
-    `type` (n,), `instance` (n,); node i reads `operand[operand_ptr[i]:operand_ptr[i + 1]]`: references, of
-    which those of the run's nodes count from its first one.
-    """
-
-    first: int
-    type: Ints
-    instance: Ints
-    operand_ptr: Ints
-    operand: Ints
-
-    def __len__(self) -> int:
-        return len(self.type)
-
-    def operands(self, order: NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
-        """`operand_ptr` and `operand` of the nodes in another order."""
-        sizes = np.diff(self.operand_ptr)[order]
-        ptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
-        index = np.arange(ptr[-1]) + np.repeat(self.operand_ptr[:-1][order] - ptr[:-1], sizes)
-        return ptr, self.operand[index]
+    argmax.__doc__ = Value.argmax.__doc__
+    return argmax
 
 
-def joined(segments: Sequence[Segment]) -> Segment:
-    """Join segments that follow each other."""
-    begins = np.cumsum([0, *(len(each.operand) for each in segments)], dtype=np.int32)
-    ends = [each.operand_ptr[1:] + begin for each, begin in zip(segments, begins, strict=False)]
-    return Segment(
-        segments[0].first if segments else 0,
-        _together([each.type for each in segments]),
-        _together([each.instance for each in segments]),
-        _together([np.zeros(1, np.int32), *ends]),
-        _together([each.operand for each in segments]),
-    )
+def _asking_above(ask: Callable[..., Any]) -> Callable[..., bool]:
+    def above(self: Value, limit: float) -> bool:
+        found: bool = ask(self, float(limit))
+        return found
 
-
-def _together(parts: Sequence[Ints]) -> Ints:
-    return np.concatenate([np.zeros(0, np.int32), *parts])
-
-
-class StaleError(Exception):
-    """A node reads a value of an earlier run; the arguments are its type, its instance and the slot."""
-
-
-class MisreadError(Exception):
-    """A node reads a value of another shape, or of a later node; arguments as of StaleError."""
-
-
-class Reads(NamedTuple):
-    """What nodes of a network read: `slots` (T,), how many inputs each type has, below zero for a reduction;
-    `kinds` (T, S), the number of each one's shape; `constants` (C, 3), of each its first number, its end, and
-    the number of its shape.
-    """
-
-    slots: Ints
-    kinds: Ints
-    constants: Ints
-
-
-def reads_of(cells: Network) -> Reads:
-    """What nodes of a library's network read."""
-    number = {c.shape: c.number for c in cells.constants if c.kind == "field"}
-    sizes = np.array([len(t.slots) for t in cells.types], np.int32)
-    kinds = np.full((len(sizes), max(sizes, default=0)), -1, np.int32)
-    for t, net_type in enumerate(cells.types):
-        kinds[t, : sizes[t]] = [number[slot.shape] for slot in net_type.slots]
-    signed = np.where([t.cell is None for t in cells.types], -sizes, sizes).astype(np.int32)
-    known = [(c.first, c.first + c.rows, number[c.shape]) for c in cells.constants]
-    return Reads(signed, kinds, np.array(known, np.int32).reshape(-1, 3))
-
-
-def segment(piece: Piece, reads: Reads, width: int, base: int, first: int) -> Segment:
-    """Turn the words of a piece into arrays.
-
-    The run's first node has number `base` among all runs', the piece's first one `first` in the
-    run. Errors: StaleError, MisreadError. Cost: some 3 ns a word.
-    """
-    words, n = piece
-    type_of, instance, ptr = np.empty(n, np.int32), np.empty(n, np.int32), np.zeros(n + 1, np.int32)
-    operand = np.empty(len(words) - n, np.int32)
-    wrong, misread = _parse(words, reads, width, base, first, type_of, instance, ptr, operand)
-    if wrong >= 0:
-        node = int(np.searchsorted(ptr[1:], wrong, side="right"))
-        slot, t = wrong - int(ptr[node]), int(type_of[node])
-        if reads.slots[t] < 0:
-            slot //= int(ptr[node + 1] - ptr[node]) // -int(reads.slots[t])
-        raise (MisreadError if misread else StaleError)(t, int(instance[node]), slot)
-    return Segment(first, type_of, instance, ptr, operand[: ptr[-1]])
-
-
-@njit
-def _parse(
-    words: Longs,
-    reads: Reads,
-    width: int,
-    base: int,
-    first: int,
-    type_of: Ints,
-    instance: Ints,
-    ptr: Ints,
-    operand: Ints,
-) -> tuple[int, bool]:
-    """Fill the arrays of a segment; returns the first operand of an earlier run, -1 without one; or one that
-    is misread, and True.
-    """
-    slots, kinds, constants = reads
-    at, n, m, stale, misread = 0, 0, 0, -1, -1
-    while at < len(words):
-        t = words[at] & TYPE
-        type_of[n] = t
-        instance[n] = words[at] >> OWNER
-        at += 1
-        length = 1
-        if slots[t] < 0:
-            length = words[at]
-            at += 1
-        for s in range(abs(slots[t])):
-            for _ in range(length):
-                reference = words[at] >> BITS
-                wrong = words[at] & SHAPES - 1 != kinds[t, s]
-                if reference >= 0:
-                    if reference < base * width and stale < 0:
-                        stale = m
-                    reference -= base * width
-                    wrong |= reference >= (first + n) * width
-                else:
-                    c = 0
-                    while c < len(constants) and -1 - reference >= constants[c, 1]:
-                        c += 1
-                    wrong |= c == len(constants) or constants[c, 2] != kinds[t, s]
-                if wrong and misread < 0:
-                    misread = m
-                operand[m] = reference
-                m += 1
-                at += 1
-        n += 1
-        ptr[n] = m
-    if stale >= 0:
-        return stale, False
-    return misread, misread >= 0
+    above.__doc__ = Value.above.__doc__
+    return above

@@ -18,7 +18,7 @@ from abw.core.ir.model import Attention
 from abw.core.ir.network import Slot
 from abw.core.program.engines.engine import Engine
 from abw.core.program.recording.asks import Answer, answer, margin
-from abw.core.program.recording.recorder import TYPE
+from abw.core.program.recording.segments import TYPE
 from abw.core.program.recording.values import BITS
 from abw.core.program.running.fibers import (
     Asked,

@@ -16,8 +16,7 @@ from types import FunctionType
 from typing import Any
 
 from abw.core.base.errors import AbwError, install
-from abw.core.program.recording.asks import ABOVE, ARGMAX, Ask
-from abw.core.program.recording.machine import MachineRecorder
+from abw.core.program.recording.asks import NOTED, Ask
 from abw.core.program.recording.machine_code import (
     BY_SWITCH,
     BY_YIELD,
@@ -27,6 +26,7 @@ from abw.core.program.recording.machine_code import (
     available,
     machine_function,
 )
+from abw.core.program.recording.recorder import Recorder
 
 try:
     import greenlet
@@ -125,7 +125,7 @@ class Fibers:
         if self._thread != threading.get_ident():  # greenlets belong to a thread
             self._free, self._thread = [], threading.get_ident()
 
-    def make(self, function: Program, item: object, noting: MachineRecorder | None) -> Fiber:
+    def make(self, function: Program, item: object, noting: Recorder | None) -> Fiber:
         """Make a fiber of a function on an item; `noting` is what notes its questions, if anything does."""
         if function is not self._function:  # asking takes a microsecond
             self._function, self._generates = function, inspect.isgeneratorfunction(function)
@@ -158,7 +158,7 @@ class Fibers:
 class Fiber:
     """A running program. This class runs plain functions without greenlet, which can ask nothing.
 
-    `way`: how it asks, as `MachineRecorder.asking` says it.
+    `way`: how it asks, as `Recorder.asking` says it.
     """
 
     __slots__ = ("_function", "_item")
@@ -184,11 +184,11 @@ class Fiber:
 
     @property
     def going(self) -> Any:  # noqa: ANN401
-        """The object that `MachineRecorder.resume` resumes, once the program has begun."""
+        """The object that `Recorder.resume` resumes, once the program has begun."""
         return None
 
     def stopped(self, got: Any, sent: int) -> Outcome:  # noqa: ANN401
-        """Return why it stopped, by what `going` returned and `MachineRecorder.sent`."""
+        """Return why it stopped, by what `going` returned and `Recorder.sent`."""
         outcome: Outcome = got
         return outcome
 
@@ -238,7 +238,7 @@ class GeneratorFiber(Fiber):
     __slots__ = ("_asked", "_generator", "_noting")
     way = BY_YIELD
 
-    def __init__(self, function: Program, item: object, noting: MachineRecorder | None = None) -> None:
+    def __init__(self, function: Program, item: object, noting: Recorder | None = None) -> None:
         self._function, self._item, self._noting = function, item, noting
         self._generator: Generator[Asked, Any, Any] | None = None
         self._asked: Asked | None = None
@@ -280,7 +280,7 @@ class GeneratorFiber(Fiber):
                 return Failed(AbwError("the last question was not yielded", hint=_YIELD))
             return Done(got)
         noting = self._noting
-        if (got is ARGMAX or got is ABOVE) and noting is not None and noting.asking.value == TO_YIELD:
+        if id(got) in NOTED and noting is not None and noting.asking.value == TO_YIELD:
             noting.asking.value = BY_YIELD
             noted: Ask = got
             return noted

@@ -12,29 +12,10 @@ from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Array
 from abw.core.graph.graph import Graph
 from abw.core.program.engines.engine import Engine
-from abw.core.program.recording.asks import (
-    ABOVE,
-    ARGMAX,
-    BEST,
-    Answer,
-    Ask,
-    Picks,
-    answer,
-    packed_bests,
-    unpacked,
-    unpacked_bests,
-)
-from abw.core.program.recording.machine import ROUNDS, MachineRecorder
+from abw.core.program.recording.asks import ARGMAX, NOTED, Answer, Ask, answer, unpacked
 from abw.core.program.recording.machine_code import CLOSED
-from abw.core.program.recording.recorder import (
-    OWNER,
-    Ints,
-    MisreadError,
-    Piece,
-    Recorder,
-    StaleError,
-    joined,
-)
+from abw.core.program.recording.recorder import ROUNDS, Recorder
+from abw.core.program.recording.segments import OWNER, Ints, MisreadError, Piece, StaleError, joined
 from abw.core.program.recording.values import BITS, KINDS
 from abw.core.program.running.fibers import (
     Asked,
@@ -56,8 +37,8 @@ Going = tuple[Task, Answer, BaseException | None]
 class BatchRunner:
     """A running mini-batch, executed by `engine`.
 
-    Where the recorder can note questions, and nothing has to be logged, it does: `_asks` has constants in
-    their place then.
+    Where the executor's tape can answer, and nothing has to be logged, the recorder notes questions: `_asks`
+    has constants in their place then.
     """
 
     def __init__(
@@ -78,8 +59,8 @@ class BatchRunner:
         self._rounds = 0
         fibers.begin()
         engine.begin(self.base)
-        self._noting: MachineRecorder | None = None
-        if isinstance(recorder, MachineRecorder) and log is None and engine.taped:
+        self._noting: Recorder | None = None
+        if log is None and engine.taped:
             self._noting = recorder
             recorder.wait_by(fibers.hub and fibers.hub.switch)
 
@@ -121,9 +102,9 @@ class BatchRunner:
             tasks, found = self._answered()
             self._last = tasks
             if not self._resumed(tasks, found, more):
-                if found is None and self._noting is not None:
-                    found = self._noting.answers(len(tasks))
-                self._go_on(zip(tasks, found or (), repeat(None)))
+                if found is None:
+                    found = [*map(self._recorder.answered, range(len(tasks)))]
+                self._go_on(zip(tasks, found, repeat(None)))
             yield
 
     def recorded(self) -> tuple[Graph, Ints]:
@@ -155,47 +136,43 @@ class BatchRunner:
 
         None: the answers are in the recorder's memory.
         """
-        if (noting := self._noting) is not None:
-            asked, picks = noting.noted
-            waiting, found = len(self._waiting), None
-            if picks == waiting and not noting.mixed and (found := self._best(noting.picked())) is not None:
-                noting.forget()
-            if found is not None or (asked == waiting and self.engine.round(noting)):
-                tasks, self._waiting, self._asks = self._waiting, [], []
-                return tasks, found
+        noting, asks = self._noting, self._asks
+        if noting is not None and noting.asked and not noting.crowded:
+            rest: Sequence[int] = ()
+            if noting.asked < len(asks):
+                rest = [i for i, ask in enumerate(asks) if id(ask) not in NOTED]
+            known = [i for i in rest if max(asks[i].handles) < noting.begun]
+            if known and noting.least >= noting.begun:
+                return self._settled(*self._take(known))
+            if self.engine.round(noting):
+                late = {i for i in rest if max(asks[i].handles) >= noting.begun}
+                taken = self._take([i for i in range(len(asks)) if i not in late])
+                return self._settled(*taken) if rest else (taken[0], None)
+        if noting is not None:
             self._unpack_noted(noting)
         return self._settled(*self._due())
 
-    def _unpack_noted(self, noting: MachineRecorder) -> None:
+    def _unpack_noted(self, noting: Recorder) -> None:
         """Replace the constants in `_asks` by the questions that the recorder has noted."""
-        asks, picks = iter(unpacked(noting.asks())), iter(unpacked_bests(noting.picked()))
-        self._asks = [
-            next(asks) if ask is ARGMAX or ask is ABOVE else next(picks) if ask is BEST else ask
-            for ask in self._asks
-        ]
+        asks = iter(unpacked(noting.asks()))
+        self._asks = [next(asks) if id(ask) in NOTED else ask for ask in self._asks]
         noting.forget()
-
-    def _best(self, picks: Picks) -> Sequence[Answer] | None:
-        """Answer questions for the best, all of which ask what is computed, or none; None if that fails."""
-        if picks.handles[: picks.ptr[1]].max() >= self._recorder.begun:
-            self._rounds += 1
-            self.advance()
-        return self.engine.best(picks)
 
     def _due(self) -> tuple[list[Task], list[Ask]]:
         """The programs to be answered next, and their questions; computes what these ask."""
-        waiting, self._waiting = self._waiting, []
-        asks, self._asks = self._asks, []
         end = self._recorder.begun
-        if min([ask.handles[0] for ask in asks]) < end:
-            known = [max(ask.handles) < end for ask in asks]
-            if any(known):  # these may record more before the rest is computed
-                late = [not now for now in known]
-                self._waiting, self._asks = [*compress(waiting, late)], [*compress(asks, late)]
-                return [*compress(waiting, known)], [*compress(asks, known)]
+        # these may record more before the rest is computed
+        if known := [i for i, ask in enumerate(self._asks) if max(ask.handles) < end]:
+            return self._take(known)
         self._rounds += 1
         self.advance()
-        return waiting, asks
+        return self._take(range(len(self._asks)))
+
+    def _take(self, some: Sequence[int]) -> tuple[list[Task], list[Ask]]:
+        """Take some of the programs that wait, and their questions."""
+        tasks, asks, rest = self._waiting, self._asks, sorted({*range(len(self._asks))}.difference(some))
+        self._waiting, self._asks = [tasks[i] for i in rest], [asks[i] for i in rest]
+        return ([tasks[i] for i in some], [asks[i] for i in some]) if rest else (tasks, asks)
 
     def _settled(self, tasks: Sequence[Task], asks: Sequence[Ask]) -> tuple[list[Task], Sequence[Answer]]:
         """The programs that get answers, and these, which are logged; the others get errors raised."""
@@ -277,7 +254,7 @@ class BatchRunner:
                 noting.asking.value = CLOSED
 
     def _resumed(self, tasks: list[Task], found: Sequence[Answer] | None, more: int) -> bool:
-        """Go on by `MachineRecorder.resume` with programs that all wait in one way; whether they do."""
+        """Go on by `Recorder.resume` with programs that all wait in one way; whether they do."""
         recorder = self._noting
         if recorder is None or self._waiting or self._ready:
             return False
@@ -351,19 +328,18 @@ class BatchRunner:
         task.branches = ()
 
     def _answers(self, asks: Sequence[Ask]) -> list[Answer]:
-        """Answer questions; those of one kind to values of one shape together."""
+        """Answer questions, those of one kind to values of one shape together; noted ones are answered."""
         found: list[Answer] = [None] * len(asks)
-        alike: dict[tuple[str, int, int], list[int]] = {}
+        alike: dict[tuple[str, int], list[int]] = {}
+        noted = 0
         for i, ask in enumerate(asks):
-            k = ask.argument.k if ask.how == "best" else 0
-            alike.setdefault((ask.how, ask.handles[0] & (KINDS - 1), k), []).append(i)
+            if id(ask) in NOTED:
+                found[i], noted = self._recorder.answered(noted), noted + 1
+            else:
+                alike.setdefault((ask.how, ask.handles[0] & (KINDS - 1)), []).append(i)
         for group in alike.values():
-            for i, one in zip(group, self._of_values([asks[i] for i in group]), strict=True):
+            some = [asks[i] for i in group]
+            rows = self.values([handle for ask in some for handle in ask.handles])
+            for i, one in zip(group, answer(some[0].how, rows, some), strict=True):
                 found[i] = one
         return found
-
-    def _of_values(self, asks: Sequence[Ask]) -> Sequence[Answer]:
-        """Answer questions of one kind to values of one shape."""
-        if asks[0].how == "best" and (found := self.engine.best(packed_bests(asks))) is not None:
-            return found
-        return answer(asks[0].how, self.values([handle for ask in asks for handle in ask.handles]), asks)

@@ -78,7 +78,7 @@ class Task:
 
 
 class Crew(NamedTuple):
-    """Waiting programs for `MachineRecorder.resume`; `way` is CLOSED if they ask in several ways."""
+    """Waiting programs for `Recorder.resume`; `way` is CLOSED if they ask in several ways."""
 
     tasks: list[Task]
     fibers: list[Fiber]

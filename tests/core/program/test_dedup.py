@@ -24,7 +24,7 @@ from abw.core.policy.check import check_schedule
 from abw.core.program.engines.engine import not_finite
 from abw.core.program.net import Net
 from abw.core.program.network import library_network
-from abw.core.program.recording.recorder import Segment, joined
+from abw.core.program.recording.segments import Segment, joined
 from abw.core.program.session import ProgramGranularity, Ran
 from tests.core.program.cells import LIBRARY, small
 

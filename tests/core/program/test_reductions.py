@@ -119,14 +119,12 @@ def many(net: Net, words: list[int]) -> Any:
     return net.step(net.sum(leaves), net.max(tuple(leaves))), net.mean(leaf for leaf in leaves)
 
 
-def test_recorded_by_python_it_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = [[1, 2, 3], [4], [5, 6, 7, 8, 9, 1, 2], [*range(20)] * 20]
+def test_long_lists_and_short_ones_are_a_node_each(tmp_path: Path) -> None:
+    words = [[1, 2, 3], [4], [5, 6, 7, 8, 9, 1, 2], [*range(20)] * 300]
     net = small(tmp_path)
     found = net.run(lambda some: many(net, some), words)
-    monkeypatch.setenv("ABW_RECORDER", "python")
-    other = small(tmp_path)
-    for a, b in zip(found, other.run(lambda some: many(other, some), words), strict=True):
-        assert [x.tobytes() for x in a] == [x.tobytes() for x in b]
+    for a, b in zip(found, net.run(lambda some: many(net, some), words, eager=True), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-3)
     graph = net.trace(lambda some: many(net, some), words[0])
     assert dict(zip(graph.dag.types, graph.type_sizes.tolist(), strict=True))["sum(6)"] == 1
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from abw.core.exec.cpu.tape import state as at
 from abw.core.exec.cpu.tape.advance import advance
-from abw.core.exec.interface import FALSE, HEAD, TRUE
+from abw.core.exec.interface import ASK_WORDS, FALSE, HEAD, TRUE
 from abw.core.graph.growing.choices import largest
 from abw.core.graph.growing.state import DONE, FAILED, FULL, LANE, LARGEST, PAUSED, PLUS, STATUS
 from abw.core.jit.addresses import (
@@ -20,7 +20,7 @@ from abw.core.jit.addresses import (
     longs_at,
     longs_in,
 )
-from abw.core.jit.decorators import entry, inner, njit
+from abw.core.jit.decorators import entry, inner
 
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
@@ -28,13 +28,14 @@ Doubles = NDArray[np.float64]
 # Where a recorder's words of these names are.
 (
     WORDS, AT, BEGIN, NEXT, BEGUN, ASKS, MASKS, ASKED, MASKED, LEAST, MOST, ANSWERS, ROUNDS, CUTS, TAPE, _,
+    HANDLES, PLUS_OF, SCORES, RANK_ROOM, RANKED, PICKED,
 ) = range(len(HEAD))  # fmt: skip
 HIGHEST, LOWEST = 2**63 - 1, -(2**63)
 
 
 @entry
 def answer_round(head: int) -> int:
-    """Execute what a recorder has noted since the last time, and answer all that it asks: see `Tape.round`.
+    """Execute what a recorder has noted, and answer all that it asks: see `CompiledTape.round`.
 
     Returns DONE, with the questions forgotten; PAUSED where some ask what is computed already and others do
     not; FULL where there is no room; else what `advance` or `choose` returned. The recorder's words say what
@@ -79,34 +80,41 @@ def _answer(state: Longs, noted: Longs) -> int:
         return PAUSED
     status = _choose(state, noted)
     if status == DONE:
-        noted[ASKED] = noted[MASKED] = 0
+        noted[ASKED] = noted[MASKED] = noted[RANKED] = noted[PICKED] = 0
         noted[LEAST], noted[MOST] = HIGHEST, LOWEST
     return status
 
 
 @inner
 def _choose(state: Longs, noted: Longs) -> int:
-    """Answer all questions. Returns DONE or FAILED.
+    """Answer all questions. Returns DONE; FULL where a function has to be compiled; or FAILED.
 
-    It fails where a score is not a number, or a value is none of this run's vectors.
+    It fails where a score is not a number, a value is none of this run's vectors, or fewer of the best than
+    are wanted have a share: of the others not all were seen.
     """
-    asked, masks = noted[ASKED], noted[MASKS]
-    asking, limits = longs_at(noted[ASKS], 3 * asked), doubles_at(noted[ASKS], 3 * asked)
-    answers, size = longs_at(noted[ANSWERS], asked), ints_in(state, at.SIZE)
+    asks = longs_at(noted[ASKS], ASK_WORDS * noted[ASKED])
+    limits = doubles_at(noted[ASKS], ASK_WORDS * noted[ASKED])
+    answers, size = longs_at(noted[ANSWERS], noted[ASKED]), ints_in(state, at.SIZE)
     argmax = longs_in(state, at.ARGMAX)
-    for j in range(asked):
-        place, output = _place(state, asking[3 * j + 1])
+    for j in range(noted[ASKED]):
+        ask = ASK_WORDS * j
+        if asks[ask] == 2:
+            answers[j] = _pick(state, noted, ask)
+            if answers[j] >= 0:
+                return int(answers[j])
+            continue
+        place, output = _place(state, asks[ask + 1])
         if place == 0:
             return FAILED
-        if asking[3 * j] != 0:
+        if asks[ask] == 1:
             score = floats_at(place, 1)[0]
             if np.isnan(score):
                 return FAILED
-            answers[j] = TRUE if score > limits[3 * j + 2] else FALSE
+            answers[j] = TRUE if score > limits[ask + 2] else FALSE
         elif size[output] == 0:
             return FAILED
-        elif asking[3 * j + 2] >= 0:
-            found = _largest(place, masks + asking[3 * j + 2], size[output])
+        elif asks[ask + 2] >= 0:
+            found = _largest(place, noted[MASKS] + asks[ask + 2], size[output])
             if found < -1:
                 return FAILED
             answers[j] = found
@@ -132,34 +140,43 @@ def _largest(place: int, mask: int, size: int) -> int:
     return largest(scores, 0, size, bytes_at(mask, size))
 
 
-@njit
-def best(
-    state: Longs, function: int, size: int, k: int, handles: Longs, ptr: Longs, plus: Doubles, found: int
-) -> int:
-    """For each question the k best elements of some vectors of a size, by `function`: see `Tape.best`.
-
-    `found` is the address of room for (questions, k) scores, as many 32-bit numbers of vectors, and as many
-    of elements. Returns DONE; FAILED where a score is not a number, and where there are elements, but fewer
-    than wanted have a share: of the others not all were seen.
-    """
-    questions = len(ptr) - 1
-    totals, plus_word = doubles_at(found, questions * k), doubles_at(address_of(state) + 8 * PLUS, 1)
-    for j in range(questions):
-        total, lane = found + 8 * j * k, found + 8 * questions * k + 4 * j * k
-        for i in range(j * k, (j + 1) * k):
-            totals[i] = np.nan
-        for i in range(ptr[j], ptr[j + 1]):
-            place, _ = _place(state, handles[i])
-            if place == 0:
-                return FAILED
-            state[STATUS], state[LANE], plus_word[0] = DONE, i - ptr[j], plus[i]
-            call(function, (address_of(state), place, total, lane, lane + 4 * questions * k, -1))
-            if state[STATUS] != DONE:
-                return FAILED
-        wanted = min((ptr[j + 1] - ptr[j]) * size, k)
-        if wanted and not totals[j * k + wanted - 1] > -np.inf:
+@inner
+def _pick(state: Longs, noted: Longs, ask: int) -> int:
+    """Find the best elements of the several values of a question: the answer, or FULL or FAILED."""
+    asked = longs_at(noted[ASKS] + 8 * ask, ASK_WORDS)
+    first, count, wanted = asked[2], asked[3], asked[4]
+    handles, plus = longs_at(noted[HANDLES] + 8 * first, count), doubles_at(noted[PLUS_OF] + 8 * first, count)
+    scores = noted[SCORES] + 8 * asked[5]
+    lanes = noted[SCORES] + 8 * noted[RANK_ROOM] + 4 * asked[5]
+    totals, plus_word = doubles_at(scores, wanted), doubles_at(address_of(state) + 8 * PLUS, 1)
+    function, size = 0, 0
+    for i in range(count):
+        place, output = _place(state, handles[i])
+        size = ints_in(state, at.SIZE)[output]
+        if place == 0 or size == 0:
             return FAILED
-    return DONE
+        if i == 0:
+            function = _best_of(state, size, wanted)
+            if function == 0:
+                return FULL
+            totals[:] = np.nan
+        state[STATUS], state[LANE], plus_word[0] = DONE, i, plus[i]
+        call(function, (address_of(state), place, scores, lanes, lanes + 4 * noted[RANK_ROOM], -1))
+        if state[STATUS] != DONE:
+            return FAILED
+    found = min(count * size, wanted)
+    return FALSE - found if totals[found - 1] > -np.inf else FAILED
+
+
+@inner
+def _best_of(state: Longs, size: int, wanted: int) -> int:
+    """The function that finds so many best of vectors of a size, 0 where it has to be compiled."""
+    bests = longs_in(state, at.BESTS)
+    for b in range(0, len(bests), 3):
+        if bests[b] == size and bests[b + 1] == wanted:
+            return int(bests[b + 2])
+    state[at.LENGTH], state[at.WANTED] = size, wanted
+    return 0
 
 
 @inner

@@ -11,18 +11,19 @@ from abw.core.plan.arenas import Arenas
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
-_NUMBERS = 19
+_NUMBERS = 21
 # Words that are numbers: four that `abw.core.exec.cpu.tape.vectors` explains; the run's first reference, and
 # how many nodes it has; the arithmetic from which on plans are better; where kernels have their scratch.
 # Handles are references shifted to the left by `BITS`, these are nodes shifted by `SHIFT`. The most slots and
 # outputs of a type, and how many batches ran; whether equal nodes are looked for. Where the C library's
-# `clock_gettime` is (0: nowhere), what it writes, and how many nanoseconds rounds took.
+# `clock_gettime` is (0: nowhere), what it writes, and how many nanoseconds rounds took. The length of vectors
+# of which so many best are asked for, where no function finds them yet.
 (
     BASE, COUNT, LIMIT, SCRATCH, BITS, SHIFT, SLOTS, WIDTH, BATCHES, LOOKS,
-    CLOCK, CLOCK_NUMBER, TIME_SECONDS, TIME_REST, NANOSECONDS,
+    CLOCK, CLOCK_NUMBER, TIME_SECONDS, TIME_REST, NANOSECONDS, LENGTH, WANTED,
 ) = range(LANE + 1, _NUMBERS)  # fmt: skip
 
-_ARRAYS = 36
+_ARRAYS = 37
 # Words that name arrays: the address, and in the next word how many elements there are.
 #
 # - Over the run's nodes and references: `TYPE`, `ROW`; where equal nodes are looked for, of a `Consing` the
@@ -41,7 +42,8 @@ _ARRAYS = 36
 #   how many have it. What a kernel is called with: `FRAME`, the `INDEX` of rows, slot after slot, where the
 #   lists of a reduction end among those of a slot (`LISTS`, from 0 on).
 # - Over outputs (T, W): the `SIZE` of a vector, 0 for what is none, and the address of the function that
-#   finds its largest element (`ARGMAX`).
+#   finds its largest element (`ARGMAX`). `BESTS` (n, 3): the length of vectors, how
+#   many of their best are found, and the function that does.
 (
     TYPE, ROW,
     BEGIN, MISSING, HEAD, PATH, QUEUE,
@@ -49,7 +51,7 @@ _ARRAYS = 36
     TYPE_SLOTS, TYPE_OUTPUTS, SLOT_ARENA, OUTPUT_ARENA, REDUCES, FLOPS, KERNEL, CONSTANTS,
     ARENA, PITCH, ROWS, KNOWN_PTR, KNOWN, FIELDS,
     READY, FRAME, INDEX, LISTS,
-    SIZE, ARGMAX,
+    SIZE, ARGMAX, BESTS,
     SAME, AT, KEYS, USED, TABLE, PAIRS,
 ) = range(_NUMBERS, _NUMBERS + 2 * _ARRAYS, 2)  # fmt: skip
 

@@ -5,25 +5,23 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Mapping
-from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.cpu.llvm.compiled import Code
 from abw.core.exec.cpu.llvm.kernel import SLOT_WORDS
 from abw.core.exec.cpu.tape import state as at
 from abw.core.exec.cpu.tape.advance import advance
-from abw.core.exec.cpu.tape.answer import answer_round, best
+from abw.core.exec.cpu.tape.answer import answer_round
 from abw.core.exec.cpu.tape.state import fields_of, known_of, sizes_of
 from abw.core.exec.cpu.tape.vectors import compile_argmax, compile_best
 from abw.core.exec.cpu.target import Target
-from abw.core.exec.interface import HEAD, MOST_BEST, Advanced, Array, Picked
+from abw.core.exec.interface import HEAD, Array
 from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.result_guard import RunEpochs
 from abw.core.graph.equal.consing import Consing
-from abw.core.graph.growing.state import DONE, FAILED, FULL, PAUSED
+from abw.core.graph.growing.state import DONE, FULL
 from abw.core.jit.decorators import address_of_code, ask_code
 from abw.core.jit.pointers import Pointer, Table, address
 from abw.core.plan.arenas import Arenas
@@ -39,11 +37,14 @@ LEAST = 1 << 10
 _OF_NODES = (at.BEGIN, at.MISSING, at.HEAD, at.PATH, at.QUEUE)
 _OF_WORDS = (at.OPERAND, at.NEXT, at.OWNER)
 _CLOCK = getattr(ctypes.pythonapi, "clock_gettime", None)
-_ENDS: dict[int, Advanced] = {DONE: "done", FAILED: "stale", PAUSED: "large"}
 
 
 class CompiledTape:
-    """See `abw.core.exec.interface.Tape`; on a prepared executor's memory and kernels, on one thread."""
+    """Executes nodes that are appended to a run, without plans, on one thread: their values stay.
+
+    Nodes are words as a `Piece` has them, whose handles are references shifted to the left by `bits`, which
+    count on from run to run. Types are scheduled by the critical rule.
+    """
 
     def __init__(
         self,
@@ -105,8 +106,7 @@ class CompiledTape:
         }
         for word, array in arrays.items():
             self._point(word, array)
-        self._bests: dict[tuple[int, int], int] = {}
-        self._codes: list[Code] = []
+        self._bests = Table(np.zeros(0, np.int64))
         self._given = {c: np.empty(LEAST, np.int32) for c in self._field}
         self._room = self._room_of_words = 0
         self._grow(0, 0)
@@ -133,13 +133,16 @@ class CompiledTape:
         self._read = self._epochs.guarded(self._values)
 
     def place(self, type: Ints, row: Ints) -> None:
-        """Note types and rows of this run's nodes in these arrays."""
+        """From now on note the types and rows of this run's nodes in these arrays, with room for them."""
         self._type, self._row = type, row
         self._point(at.TYPE, type)
         self._point(at.ROW, row)
 
     def look(self, equal: Consing | None) -> None:
-        """Find equal nodes by these arrays from now on, which have room for all that comes; None: do not."""
+        """Execute no nodes that equal earlier ones from now on: they have the rows of those.
+
+        They are noted in these arrays, which have room for all that comes. None, as after `begin`: all are.
+        """
         self._words[at.LOOKS] = equal is not None
         if equal is not None:
             for word, array in (
@@ -153,7 +156,9 @@ class CompiledTape:
                 self._point(word, array)
 
     def bring(self, constant: int, since: int, values: Floats) -> None:
-        """Append rows of a field to those of this run. Cost: some 10 us, and a copy."""
+        """Append rows of a field (n, *shape), the network's constant number `constant`, to those of this run,
+        whose first is row `since`. Cost: some 10 us, and a copy.
+        """
         if constant not in self._given:
             return
         field, fields = self._field[constant], self._fields.words
@@ -169,18 +174,28 @@ class CompiledTape:
         self._rows[0, arena] += len(values)
         fields[field + at.BROUGHT], fields[field + at.SINCE] = after, since
 
-    def advance(self, words: Longs, nodes: int) -> Advanced:
-        """Execute the nodes that words name. Cost: 2 us besides the kernels, and 30 ns a node."""
+    def advance(self, words: Longs, nodes: int) -> bool:
+        """Execute the nodes that words name, behind those of the run so far. Errors: TooLargeError.
+
+        False where nothing was: a node reads a value of an earlier run, or they are so many that a plan is
+        better. Cost: 2 us besides the kernels, and 30 ns a node.
+        """
         if nodes > self._room or len(words) > self._room_of_words:
             self._grow(nodes, len(words))
         status = advance(self._words, address(words), len(words))
         if status == FULL:
             self._reserve()
             status = advance(self._words, address(words), len(words))
-        return _ENDS[status]
+        return bool(status == DONE)
 
     def round(self, head: Table) -> bool:
-        """Execute and answer what was recorded. Cost: 1 us besides the kernels, 30 ns a node."""
+        """Execute what a recorder has noted since the last time, where what is asked is of that, and answer
+        all questions, which are forgotten.
+
+        `head`: the recorder's `HEAD`, which says afterwards what was executed, and by what machine code does
+        the next rounds itself. False where that cannot be done so, or not yet: see `make_room`. Cost: 0.5 us
+        besides the kernels, 30 ns a node.
+        """
         if head.words[_ROUND] != self._round or head.words[_TAPE] != self._table.at:
             head.point(_TAPE, self._table)
             head.words[_ROUND] = self._round
@@ -191,6 +206,14 @@ class CompiledTape:
         """Make room for so many words if `round` lacked it."""
         if self._status != FULL:
             return False
+        size, wanted = self._words[[at.LENGTH, at.WANTED]].tolist()
+        if wanted:
+            code, held = compile_best(size, wanted, self._target), self._bests
+            row = [size, wanted, code.address("best")]
+            self._bests = Table(np.append(held.words, row), (held, code))
+            self._point(at.BESTS, self._bests)
+            self._words[at.WANTED] = 0
+            return True
         if words > min(self._room, self._room_of_words):
             self._grow(words, words)
         else:
@@ -271,35 +294,3 @@ class CompiledTape:
             here = arenas == a
             found[here] = self._memory.views[a][rows[here]]
         return found
-
-    def best(self, k: int, handles: Longs, ptr: Longs, plus: Doubles) -> list[list[Picked]] | None:
-        """Find the k best elements. Cost: some 10 us, two passes over the values, and 0.5 us a question.
-
-        The first time of a k and a size it takes some 50 ms, from a file 5.
-        """
-        asked = len(ptr) - 1
-        reference = (int(handles[0]) >> self._bits) - int(self._words[at.BASE])
-        if reference < 0 or k > MOST_BEST:
-            return None
-        node, output = divmod(reference, self._width)
-        shape = self._arenas.shape[self._arenas.output_arena[self._type[node], output]]
-        if len(shape) != 1:
-            return None
-        totals = np.empty((2, asked, k))
-        function = self._best_of(shape[0], k)
-        if best(self._words, function, shape[0], k, handles, ptr, plus, address(totals)) != DONE:
-            return None
-        which, element = totals[1].view(np.int32).reshape(2, -1)
-        found = [*zip(which.tolist(), element.tolist(), totals[0].ravel().tolist(), strict=True)]
-        return [
-            found[place : place + min((end - begin) * shape[0], k)]
-            for place, (begin, end) in zip(count(0, k), pairwise(ptr.tolist()), strict=False)
-        ]
-
-    def _best_of(self, size: int, k: int) -> int:
-        """Where the function is that finds the k best of vectors of a size."""
-        if (size, k) not in self._bests:
-            code = compile_best(size, k, self._target)
-            self._codes.append(code)
-            self._bests[size, k] = code.address("best")
-        return self._bests[size, k]

@@ -18,7 +18,7 @@ from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
 from abw.core.program.net import Net
-from abw.core.program.recording.recorder import joined
+from abw.core.program.recording.segments import joined
 from tests.core.program.cells import LIBRARY, Programs, small
 from tests.core.program.test_random import bits, instances, program
 

@@ -1,4 +1,4 @@
-"""`abw.best`: compiled and asked in machine code, and by Python: the same, to the bit; and a plain oracle."""
+"""`abw.best`: by the tape, and without one: the same; and a plain oracle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import abw
 from abw import AbwError, Net
 from abw.core.program.recording.asks import best
-from abw.core.program.recording.machine import SWITCH
 
 LIBRARY = """\
 library: logs
@@ -31,14 +30,10 @@ Question = tuple[str, int, int, list[float] | None, int]
 
 @pytest.fixture(scope="module")
 def nets(tmp_path_factory: pytest.TempPathFactory) -> list[Net]:
-    """In machine code, recorded by Python, and by an executor without a tape."""
+    """By the tape, and by an executor without one."""
     path = tmp_path_factory.mktemp("best") / "logs.yaml"
     path.write_text(LIBRARY)
-    made = [abw.cells(path, threads=1)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(SWITCH, "python")
-        made += [abw.cells(path, threads=1), abw.cells(path, executor="blas")]
-    return made
+    return [abw.cells(path, threads=1), abw.cells(path, executor="blas")]
 
 
 def numbers(seed: int, size: int) -> list[float]:
@@ -101,8 +96,7 @@ def test_however_it_is_asked_and_answered(nets: list[Net], drawn: list[tuple[boo
                 begin = plus or [0.0] * count
                 assert picked == best(np.stack(values), k, begin)
                 check(picked, [value.tolist() for value in values], k, begin)
-    for other in (runs[1], runs[3]):
-        assert [*map(repr, runs[0])] == [*map(repr, other)]
+    assert [*map(repr, runs[0])] == [*map(repr, runs[2])]
 
 
 def check(picked: list[tuple[int, int, float]], rows: list[list[float]], k: int, plus: list[float]) -> None:

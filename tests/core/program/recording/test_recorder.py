@@ -1,4 +1,4 @@
-"""Both recorders write the same tapes, refuse the same calls, and hold nothing that is gone."""
+"""The recorder refuses wrong calls, grows, and holds nothing that is gone."""
 
 from __future__ import annotations
 
@@ -11,59 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given, settings
 
-import abw
-from abw import AbwError, Net
-from abw.core.program.recording.machine import MachineRecorder, is_cell
+from abw import AbwError
 from abw.core.program.recording.machine_code import available
-from abw.core.program.recording.recorder import Recorder
-from abw.core.program.recording.values import BITS, SHAPES
+from abw.core.program.recording.recorder import is_cell
 from tests.core.program.cells import Programs, small
-from tests.core.program.test_random import bits, instances, program
 
 pytestmark = pytest.mark.skipif(not available(), reason="calls are recorded by Python here")
 
 
-def by_python(folder: Path) -> Net:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ABW_RECORDER", "python")
-        return small(folder)
-
-
-@pytest.fixture(scope="module")
-def nets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Net, Net]:
-    """By machine code, and by Python."""
-    folder = tmp_path_factory.mktemp("recorder")
-    machine, python = small(folder), by_python(folder)
-    assert (
-        isinstance(machine._session.recorder, MachineRecorder) and type(python._session.recorder) is Recorder
-    )
-    return machine, python
-
-
-def tapes(net: Net) -> list[tuple[object, ...]]:
-    """What was recorded in the last run: of words all but what tells nets apart."""
-    engine = net._session.engine()
-    pieces = [piece for held in engine._recorded if not hasattr(held, "made") for piece in held]
-    words = [(p.nodes, (p.words >> BITS).tolist(), (p.words % SHAPES).tolist()) for p in pieces]
-    arrays = [(s.type.tolist(), s.instance.tolist(), s.operand.tolist()) for s in engine.segments]
-    return [*words, *arrays]
-
-
-@given(instances)
-@settings(max_examples=25)
-def test_both_write_the_same_tape(
-    nets: tuple[Net, Net], drawn: list[tuple[int, list[tuple[str, int, int]]]]
-) -> None:
-    one, other = [(bits(net.run(partial(program, net, abw.each), drawn)), tapes(net)) for net in nets]
-    assert one == other
-
-
-@pytest.mark.parametrize("made", [small, by_python])
-def test_what_is_no_right_call_is_refused_alike(tmp_path: Path, made: Any) -> None:  # noqa: ANN401
-    net, other = made(tmp_path), made(tmp_path)
+def test_what_is_no_right_call_is_refused(tmp_path: Path) -> None:
+    net, other = small(tmp_path), small(tmp_path)
     zero = net.zeros("hidden")
     with net.batching():
         assert net.step(h=zero, x=zero).shape == net.step(zero, h=zero).shape == (6,)
@@ -91,11 +51,11 @@ def test_the_tape_grows(tmp_path: Path) -> None:
             value = net.step(value, net.start)
         return value
 
-    nets = small(tmp_path), by_python(tmp_path)
-    found = [net.run(partial(many, net), [6000, 3]) for net in nets]
-    assert nets[0]._session.engine().nodes == 6003
-    for got, wanted in zip(*found, strict=True):
-        assert got.tobytes() == wanted.tobytes()
+    net = small(tmp_path)
+    found = net.run(partial(many, net), [6000, 3])
+    assert net._session.engine().nodes == 6003
+    for got, wanted in zip(found, net.run(partial(many, net), [6000, 3], eager=True), strict=True):
+        np.testing.assert_allclose(got, wanted, atol=1e-5)
 
 
 def test_values_and_nets_are_freed(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import abw
 from abw import Net
-from abw.core.program.recording.machine import ROUNDS
-from abw.core.program.recording.recorder import joined
+from abw.core.program.recording.recorder import ROUNDS
+from abw.core.program.recording.segments import joined
 from abw.core.program.running.fibers import Done
 from abw.core.program.session import Ran
 from tests.core.program.cells import small
