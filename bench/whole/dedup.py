@@ -24,7 +24,7 @@ from abw.bench.workloads import CASES, Case, Ready, files_of, outputs_of, ready
 from abw.core.base.errors import AbwError
 from abw.core.base.progress import Clock
 from abw.core.graph.equal.dedup import dedup as without_equal
-from abw.core.graph.equal.dedup import keys_of
+from abw.core.graph.equal.numbering import keys_of
 from abw.core.ir.model import Model
 from abw.core.policy.registry import get_policy
 from abw.core.run.columns import columns_of

@@ -13,8 +13,9 @@ from abw.core.graph.equal.consing import LEAST_NODES as LEAST_NODES
 from abw.core.graph.equal.consing import LOOKED_AT as LOOKED_AT
 from abw.core.graph.equal.consing import Consing, Patience, worth
 from abw.core.graph.equal.consing import DedupMode as DedupMode
-from abw.core.graph.equal.dedup import Keys, dedup, keys_of
+from abw.core.graph.equal.dedup import dedup
 from abw.core.graph.equal.leaves import Leaves
+from abw.core.graph.equal.numbering import Keys, keys_of
 from abw.core.graph.graph import Graph
 from abw.core.graph.growing.launch import leave_out_equal
 from abw.core.ir.network import Network

@@ -10,7 +10,8 @@ from abw.core.cell.hoist import hoist
 from abw.core.data.instances import Instances
 from abw.core.exec.lower.rows import row_floats
 from abw.core.exec.precision import Precision
-from abw.core.graph.equal.dedup import dedup, keys_of
+from abw.core.graph.equal.dedup import dedup
+from abw.core.graph.equal.numbering import keys_of
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity
 from abw.core.plan.arenas import arenas_of

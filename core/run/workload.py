@@ -28,8 +28,8 @@ from abw.core.graph.bytecode import Bytecode, program_of
 from abw.core.graph.cells import cell_network
 from abw.core.graph.construct import construct
 from abw.core.graph.dag import Dag
-from abw.core.graph.equal.dedup import keys_of
 from abw.core.graph.equal.leaves import Leaves, with_leaves
+from abw.core.graph.equal.numbering import keys_of
 from abw.core.graph.fuse import Fusion, fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import Groups, group_types

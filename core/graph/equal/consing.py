@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.graph.equal.dedup import MIX, SPREAD, order_pairs
+from abw.core.graph.equal.numbering import MIX, SPREAD, order_pairs
 from abw.core.ir.network import Network
 from abw.core.jit.decorators import inner, njit
 

@@ -15,7 +15,8 @@ from abw.core.grad.graph import training_graph
 from abw.core.grad.network import Training, training_network
 from abw.core.grad.schedule import training_schedule
 from abw.core.graph.equal.consing import LEAST_NODES, DedupMode
-from abw.core.graph.equal.dedup import dedup, keys_of
+from abw.core.graph.equal.dedup import dedup
+from abw.core.graph.equal.numbering import keys_of
 from abw.core.graph.graph import ResultRefs
 from abw.core.ir.cell import Shape
 from abw.core.ir.network import Network

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from abw.core.exec.params import init_params
 from abw.core.exec.registry import get_executor
 from abw.core.graph.bounds import topological_order
-from abw.core.graph.equal.dedup import dedup, keys_of
+from abw.core.graph.equal.dedup import dedup
+from abw.core.graph.equal.numbering import keys_of
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import Granularity, Network
 from abw.core.plan.check import check_plan

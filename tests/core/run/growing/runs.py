@@ -16,7 +16,7 @@ from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params, init_params
 from abw.core.exec.reference import ReferenceExecutor
-from abw.core.graph.equal.dedup import keys_of
+from abw.core.graph.equal.numbering import keys_of
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import get_policy
 from abw.core.run.dedup import Deduplicator
