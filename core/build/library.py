@@ -261,7 +261,8 @@ def _compiled(source: Source, target: Target, precision: Precision) -> Compiled:
         raise AbwError(f"{model.name} cannot be a library: {why}")
     executor = CpuExecutor(target, precision)
     executor.prepare(networks.cells, source.params, 1)
-    made = cast(Pass, Passes(model, networks, executor, source.outputs).make(policy))
+    every = replace(networks, equal=None)  # a library computes equal nodes, too
+    made = cast(Pass, Passes(model, every, executor, source.outputs).make(policy))
     parts = executor.parts()
     loops: list[Loop] = [(answer, 4), *((stage, 1) for stage in made.reading)]
     machine = machine_code(loops, parts.ir, parts.names, parts.target)

@@ -22,19 +22,26 @@ from abw.core.ir.network import Network
 from abw.core.jit.decorators import address_of_code
 from abw.core.plan.arenas import arenas_of
 
+# More nodes than a mini-batch has.
+NEVER = 1 << 62
+# Where looking has paid in one of the mini-batches that run at once, it is not asked again for so many.
+TRUST = 15
+
 
 @dataclass(slots=True)
 class Deduplicator(Patience):
     """Leaves out nodes of mini-batches that equal others.
 
-    `looked_at`: the seconds that looking takes for a node of a whole graph, with what it keeps from being
-    spared otherwise. `grown`: how many nodes the last mini-batch had that has grown.
+    `grown`: how many nodes the last mini-batch had that has grown. `trust`: how many of those that run at
+    once are looked at before that has to be learned again. `by_steps`: the seconds that a node of a model
+    that grows takes longer where equal ones are looked for, because no pass does that.
     """
 
     keys: Keys = field(kw_only=True)
     flops: NDArray[np.float64] = field(init=False)  # of a node of each type (T,)
-    looked_at: float = LOOKED_AT
     grown: int = 0
+    trust: int = 0
+    by_steps: float = 0.0
 
     def __post_init__(self) -> None:
         arenas = arenas_of(self.keys.network)
@@ -60,10 +67,7 @@ class Deduplicator(Patience):
 
         What it does depends on the graph alone. For `apart` and `part` see `dedup`.
         """
-        return graph if self._too_small(graph) else dedup(graph, self.keys, apart, part)
-
-    def _too_small(self, graph: Graph) -> bool:
-        return self.mode == "auto" and len(graph) < LEAST_NODES
+        return dedup(graph, self.keys, apart, part) if len(graph) >= self.least(looks=True) else graph
 
     def adaptive(
         self,
@@ -77,27 +81,46 @@ class Deduplicator(Patience):
         among the `leaves` of earlier mini-batches are left out, too.
         The choice depends on the mini-batches before, not on a clock: the same run has the same nodes again.
         """
-        if not self.begin() or self._too_small(graph):
+        if len(graph) < self.least():
+            self.ran(len(graph), None)
             return graph
         made = dedup(graph, self.keys, part=divide(graph), leaves=leaves)
-        self.note(len(graph), graph.type_sizes - made.type_sizes, self.looked_at)
+        self.ran(len(graph), graph.type_sizes - made.type_sizes)
         return made
 
-    def begins(self, most: NDArray[np.integer[Any]]) -> bool:
-        """Whether a mini-batch, of at most so many nodes a vertex, is to be looked at instead of passed.
+    def least(self, *, looks: bool | None = None) -> int:
+        """From how many nodes on the next mini-batch is looked at; `looks`: whether one is that is large."""
+        if looks is None:
+            looks = not (self.mode == "auto" and self.pause)
+        if not looks or self.mode == "off":
+            return NEVER
+        return LEAST_NODES if self.mode == "auto" else 0
 
-        One that is not, since looking has not paid lately, counts as begun.
+    def foreseen(self, most: int, *, grows: bool) -> bool | None:
+        """Whether to look at the next mini-batch, of `most` nodes at most; None where that is to be learned,
+        or it `grows` and no pass can look.
         """
-        if self.pause:
-            return self.begin()
-        return max(int(most.sum()), self.grown) >= LEAST_NODES
+        most = max(most, self.grown)
+        if most < self.least():
+            self.ran(most, None)
+            return False
+        if grows or not (self.trust or self.mode == "on"):
+            return None
+        self.trust = max(0, self.trust - 1)
+        return True
 
-    def looks_where_grows(self, before: int) -> bool:
-        """Whether to look at a mini-batch that grows, which has so many nodes `before`."""
-        return self.mode == "on" or max(before, self.grown) >= LEAST_NODES
+    def ran(self, nodes: int, spared: NDArray[np.integer[Any]] | None) -> None:
+        """Note how many nodes a mini-batch had, and how many looking at it has spared, by type (T,); None:
+        nobody has looked at it.
+        """
+        if spared is not None:
+            self.note(nodes, spared, LOOKED_AT)
+        elif self.pause and nodes >= LEAST_NODES:
+            self.pause -= 1
 
     def note(self, nodes: int, spared: NDArray[np.integer[Any]], seconds: float) -> None:
         """Note what looking at so many nodes has spared, by type (T,), at so many seconds a node."""
         if self.mode == "auto":
-            flops = float(spared @ self.flops)
-            self.learn(paid=worth(nodes, int(spared.sum()), flops, seconds))
+            paid = worth(nodes, int(spared.sum()), float(spared @ self.flops), seconds)
+            self.trust = TRUST if paid else 0
+            self.learn(paid=paid)

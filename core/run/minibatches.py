@@ -20,7 +20,6 @@ from abw.core.ir.model import Model
 from abw.core.plan.plan import Plan, outputs_to_keep, plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy, Schedule
-from abw.core.run.dedup import Deduplicator
 from abw.core.run.growing.grow import Grown, grow
 from abw.core.run.workload import Workload, open_networks, open_workload, read_instances, usual_executor
 
@@ -43,11 +42,14 @@ class Planned:
 
 @dataclass(frozen=True)
 class Passed:
-    """`nodes` in `batches` that a compiled pass has run; graph, schedule, plan are made when looked at."""
+    """`nodes` in `batches` that a compiled pass has run, without `equal_nodes` that equal others; graph,
+    schedule and plan are made when looked at.
+    """
 
     nodes: int
     batches: int
     make: Callable[[], Planned]
+    equal_nodes: int = 0
 
     @cached_property
     def planned(self) -> Planned:
@@ -104,7 +106,7 @@ class MiniBatch:
     def equal_nodes(self) -> int:
         """How many nodes were left out because they equal others."""
         if not isinstance(self.made, Planned):
-            return self.made.equal_nodes if isinstance(self.made, Grown) else 0
+            return self.made.equal_nodes
         distinct = self.made.graph.distinct
         return 0 if distinct is None else len(distinct.place) - len(self.made.graph)
 
@@ -175,7 +177,6 @@ def run_all(
     keep_all: bool = False,
     apart: int = 0,
     windows: Iterable[Window] | None = None,
-    unequal: bool = False,
 ) -> Iterator[tuple[MiniBatch, Result]]:
     """Plan and run a workload's mini-batches in order; read each result before asking for the next.
 
@@ -183,17 +184,16 @@ def run_all(
     executor's memory is halved until it does. `leave_out` is called with instances that the model cannot be
     run on, before their mini-batch is yielded; without it, they are errors. With `keep_all`, the values of
     all nodes are kept, not only outputs (`outputs_to_keep`). So many of the first windows as `apart` says use
-    nothing that earlier mini-batches have computed. `unequal`: see `planned`.
+    nothing that earlier mini-batches have computed.
     Errors: InstanceError; TooLargeError if one instance alone does not fit.
     """
     if workload.growing is not None:
         for number, (first, last) in enumerate(workload.windows()) if windows is None else windows:
-            equal = None if unequal else workload.networks.equal
-            yield from _grown(workload, policy, executor, clock, number, first, last, leave_out, equal)
+            yield from _grown(workload, policy, executor, clock, number, first, last, leave_out)
         return
 
     of = workload, policy, executor
-    made = partial(planned, *of, clock=clock, keep_all=keep_all, apart=apart, unequal=unequal)
+    made = partial(planned, *of, clock=clock, keep_all=keep_all, apart=apart)
     batches = each_window(workload, made, leave_out, windows)
     for batch in ahead(batches) if executor.abilities.overlaps else together(batches):
         yield from in_pieces(made, executor, clock, batch)
@@ -208,7 +208,6 @@ def _grown(
     first: int,
     last: int,
     leave_out: Callable[[InstanceError], None] | None,
-    equal: Deduplicator | None,
 ) -> Iterator[tuple[MiniBatch, Result]]:
     """Grow the instances of a window, in several mini-batches if some are left out or not all fit."""
     assert workload.growing is not None
@@ -224,7 +223,7 @@ def _grown(
             continue
         try:
             of = workload.binding, workload.growing, executor, batched, first, last, clock
-            grown = grow(*of, equal)
+            grown = grow(*of, networks.equal)
         except InstanceError as error:
             if leave_out is None:
                 raise

@@ -44,6 +44,9 @@ from abw.core.store.outputs import Column
 # planning and executing has cold caches each time.
 FEWEST, ENOUGH = 1 << 11, 1 << 13
 
+# A mini-batch that a pass is to run, and whether equal nodes are looked for (see `Pass.bound`).
+Turn = tuple[Window, bool | None]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
@@ -78,12 +81,12 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """Mini-batches of a part for one thread, planned or (a window) for a pass; when they have run, what they
+    """Mini-batches of a part for one thread, planned or (a turn) for a pass; when they have run, what they
     gave, the seconds they took by phase, and the error that ended them.
     """
 
     part: Part
-    batches: Sequence[MiniBatch | Window]
+    batches: Sequence[MiniBatch | Turn]
     found: Sequence[Done] = ()
     clock: Clock | None = None
     error: AbwError | None = None
@@ -137,29 +140,37 @@ class PartRunner:
             return None
         return self.passes.of(self.policy, executor, len(part.windows))
 
-    def _windows(self, part: Part, made: Pass | None) -> Iterator[tuple[bool, Window]]:
-        """Yield each mini-batch of a part, and whether a pass runs it, which looks for no equal nodes."""
+    def _turns(self, part: Part, made: Pass | None, *, at_once: bool) -> Iterator[tuple[bool, Turn]]:
+        """Yield each mini-batch of a part, and whether a pass runs it.
+
+        Of those that run `at_once`, some are planned in their turn where equal nodes may be looked for: so it
+        is known whether looking pays, and at which mini-batches does not depend on the threads' pace.
+        """
         equal, instances = part.workload.networks.equal, part.workload.instances
+        grows = part.workload.growing is not None
         types = Counter(kind for t in part.workload.model.types for kind in t.kinds)
         most = np.array([types[kind] for kind in instances.schema.kinds])  # nodes of a vertex
         for number, (first, last) in enumerate(part.windows):
             kinds = instances.kind[instances.start[first] : instances.start[last]]
-            looks = made is not None and equal is not None and equal.begins(most[kinds])
-            yield made is not None and not looks, (number, (first, last))
+            passed, looks = made is not None, None
+            if passed and equal is not None and (at_once or grows):
+                looks = equal.foreseen(int(most[kinds].sum()), grows=grows)
+                passed = looks is not None
+            yield passed, ((number, (first, last)), looks)
 
     def _one_by_one(self, part: Part) -> Iterator[Done]:
         made = self._pass(self.executor, part)
-        for passed, windows in groupby(self._windows(part, made), itemgetter(0)):
+        for passed, turns in groupby(self._turns(part, made, at_once=False), itemgetter(0)):
             if made is None or not passed:
-                yield from self._planned(part, (window for _, window in windows))
+                yield from self._planned(part, (window for _, (window, _) in turns))
                 continue
-            for _, window in windows:
-                if done := self._passed(made, part, window, self.clock):
+            for _, turn in turns:
+                if done := self._passed(made, part, turn, self.clock, apart=turn[0][0] < part.apart):
                     yield done
                 else:
-                    yield from self._planned(part, [window], unequal=True)
+                    yield from self._planned(part, [turn[0]])
 
-    def _planned(self, part: Part, windows: Iterable[Window], *, unequal: bool = False) -> Iterator[Done]:
+    def _planned(self, part: Part, windows: Iterable[Window]) -> Iterator[Done]:
         """Run mini-batches by graph, schedule and plan."""
         for batch, result in run_all(
             part.workload,
@@ -170,7 +181,6 @@ class PartRunner:
             keep_all=self.keep_all,
             apart=part.apart,
             windows=windows,
-            unequal=unequal,
         ):
             yield self._done(part, batch, result)
 
@@ -185,11 +195,11 @@ class PartRunner:
         return Done(batch, nodes, result.counts, lambda: result, columns)
 
     def _passed(
-        self, made: Pass, part: Part, window: Window, clock: Times, *, copied: bool = False
+        self, made: Pass, part: Part, turn: Turn, clock: Times, *, apart: bool, copied: bool = False
     ) -> Done | None:
         """Run a mini-batch by a pass; None where it has to be planned."""
-        number, (first, last) = window
-        columns = made.bound(part.workload, first, last, clock)
+        (number, (first, last)), looks = turn
+        columns = made.bound(part.workload, first, last, clock, apart=apart, looks=looks)
         if columns is None:
             return None
         if not (self.looked_at or self.check_finite):
@@ -215,13 +225,13 @@ class PartRunner:
             with planning:
                 return planned(*of, clock=self.clock, keep_all=keep_all, apart=apart, unequal=unequal)
 
-        def batches(part: Part) -> Iterator[MiniBatch | Window]:
+        def batches(part: Part) -> Iterator[MiniBatch | Turn]:
             how = partial(made, part, None, False)
-            for passed, window in self._windows(part, self._pass(turn[0], part)):
+            for passed, each in self._turns(part, self._pass(turn[0], part), at_once=True):
                 if passed:
-                    yield window
+                    yield each
                 else:
-                    yield from each_window(part.workload, how, part.leave_out, [window])
+                    yield from each_window(part.workload, how, part.leave_out, [each[0]])
 
         def shares() -> Iterator[_Share]:
             portions = _Portions(len(twins))
@@ -229,15 +239,15 @@ class PartRunner:
                 for some in portions.of(part, batches(part)):
                     yield _Share(part, some)
 
-        def ran(twin: Executor, part: Part, each: MiniBatch | Window, clock: Clock) -> Iterator[Done]:
+        def ran(twin: Executor, part: Part, each: MiniBatch | Turn, clock: Clock) -> Iterator[Done]:
             if isinstance(each, tuple):
-                one = self._pass(twin, part)
-                done = one and self._passed(one, part, each, clock, copied=True)
+                one, apart = self._pass(twin, part), not self.reuse or each[0][0] < part.apart
+                done = one and self._passed(one, part, each, clock, apart=apart, copied=True)
                 if done:
                     yield done
                     return
                 how = partial(made, part, twin, True)
-                waiting = each_window(part.workload, how, part.leave_out, [each])
+                waiting = each_window(part.workload, how, part.leave_out, [each[0]])
             else:
                 how, waiting = partial(made, part, twin, False), iter([each])
             for batch in waiting:
@@ -289,14 +299,14 @@ class _Portions:
     def __init__(self, threads: int) -> None:
         self._threads, self._taken, self._left = threads, 0, 0
 
-    def of(self, part: Part, batches: Iterator[MiniBatch | Window]) -> Iterator[list[MiniBatch | Window]]:
+    def of(self, part: Part, batches: Iterator[MiniBatch | Turn]) -> Iterator[list[MiniBatch | Turn]]:
         """Divide a part's mini-batches; the last portion may be empty."""
         start, self._left = part.workload.instances.start, len(part.windows)
 
-        def size(batch: MiniBatch | Window) -> int:
+        def size(batch: MiniBatch | Turn) -> int:
             if isinstance(batch, MiniBatch):
                 return len(batch.graph)
-            first, last = batch[1]
+            (_, (first, last)), _ = batch
             return int(start[last] - start[first])
 
         for some in bundles(batches, self._full, size):
@@ -304,9 +314,9 @@ class _Portions:
             self._taken += 1
             if some:
                 last = some[-1]
-                self._left = len(part.windows) - 1 - (last[0] if isinstance(last, tuple) else last.window)
+                self._left = len(part.windows) - 1 - (last[0][0] if isinstance(last, tuple) else last.window)
 
-    def _full(self, some: list[MiniBatch | Window], nodes: int) -> bool:
+    def _full(self, some: list[MiniBatch | Turn], nodes: int) -> bool:
         few = self._taken < self._threads or 2 * self._threads * len(some) >= self._left
         return nodes >= (FEWEST if few else ENOUGH)
 

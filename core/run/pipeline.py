@@ -242,7 +242,7 @@ class _SpecRun(ModelRun):
                 )
                 self.held.mark("choosing the policy")
         self.policy_file = self.learned.path if self.learned else None
-        passes = Passes(model, networks, self.executor, self.outputs, spared=False)
+        passes = Passes(model, networks, self.executor, self.outputs)
         # growth is looked at, which passes do not note
         if not model.growth and (self._size() >= REPAYS or passes.on_disk(self.policy)):
             with clock("compile"):

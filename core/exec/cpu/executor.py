@@ -174,10 +174,16 @@ class CpuExecutor(Executor):
         StaleLeavesError for one that reads leaves which were forgotten.
         """
         result = self.begin(plan, len(plan.launch_ptr) - 1)
-        if self._leaves.types.rows:
-            arenas = self._arenas
-            self._leaves.store(plan.graph, plan.row, self._memory.views, arenas.output_arena, self._kept)
+        graph, found = plan.graph, plan.graph.distinct
+        if found is not None and found.epoch is not None:
+            read = graph.type_ptr, graph.operand_ptr, graph.operand
+            self.keep_leaves(read, plan.row, divided=found.part is not None)
         return result
+
+    def keep_leaves(self, graph: tuple[Ints, Ints, Ints], row: Ints, *, divided: bool = False) -> None:
+        """Keep outputs of the leaves that the last run has computed: see `Leaves.store`."""
+        memory, arena = self._memory.views, self._arenas.output_arena
+        self._leaves.store(graph, row, memory, arena, self._kept, divided=divided)
 
     def begin(self, plan: Plan, until: int) -> Result:
         """Execute the first launches. Raises ValueError for a plan of another network."""

@@ -152,7 +152,7 @@ class Leaves:
 
     def __init__(self, network: Network) -> None:
         """Nothing is kept yet."""
-        self.types = leaf_types(network)
+        self.types, self._network = leaf_types(network), network
         self.row_of = np.empty(self.types.length, np.int32)
         self.forget()
 
@@ -169,21 +169,28 @@ class Leaves:
             raise StaleLeavesError
 
     def store(
-        self, graph: Graph, row: Ints, memory: Sequence[Array], output_arena: Ints, first: Ints
+        self,
+        graph: tuple[Ints, Ints, Ints],
+        row: Ints,
+        memory: Sequence[Array],
+        output_arena: Ints,
+        first: Ints,
+        *,
+        divided: bool = False,
     ) -> None:
         """Copy outputs of the leaves that a graph has computed to rows that stay.
 
-        `row`: where each value lies (`Plan.row`). `memory[output_arena[t, o]]` has the outputs o of type t;
-        `first` (T, W): the first of the rows there that stay.
+        `graph`: its `type_ptr`, `operand_ptr` and `operand`; if it is `divided`, equal leaves may be computed
+        in several of its parts. `row`: where each value lies (`Plan.row`). `memory[output_arena[t, o]]` has
+        the outputs o of type t; `first` (T, W): the first of the rows there that stay.
         """
-        found, types, width = graph.distinct, self.types, graph.network.width
-        if found is None or found.epoch is None:
-            return
+        types, width = self.types, self._network.width
+        type_ptr, operand_ptr, operand = graph
         for t, rows in types.rows.items():
-            begin, end = graph.type_ptr[t : t + 2].tolist()
-            index = types.at[t] - 1 - graph.operand[graph.operand_ptr[begin:end] + types.slot[t]]
+            begin, end = type_ptr[t : t + 2].tolist()
+            index = types.at[t] - 1 - operand[operand_ptr[begin:end] + types.slot[t]]
             new = np.flatnonzero(self.row_of[index] < 0)
-            if found.part is not None:  # threads that share the run have a leaf each
+            if divided:
                 new = new[np.unique(index[new], return_index=True)[1]]
             fresh, taken = len(new), self._taken[t]
             if taken + fresh > rows:
@@ -191,7 +198,7 @@ class Leaves:
                     continue
                 self.forget()
                 return
-            for o in range(len(graph.network.types[t].outputs)):
+            for o in range(len(self._network.types[t].outputs)):
                 values, to = memory[output_arena[t, o]], int(first[t, o]) + taken
                 values[to : to + fresh] = values[row[(begin + new) * width + o]]
             self.row_of[index[new]] = np.arange(taken, taken + fresh, dtype=np.int32)

@@ -39,7 +39,7 @@ from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
-from abw.core.run.dedup import LOOKED_AT, Deduplicator
+from abw.core.run.dedup import Deduplicator
 
 References = NDArray[np.integer[Any]]
 # The batches of a graph, by the run's policy.
@@ -231,7 +231,7 @@ class _Growing:
         if equal is not None:
             equal.grown = len(grown.result.nodes)
             if self.batch.looks:
-                equal.note(equal.grown, self.spared, GROWN + equal.looked_at - LOOKED_AT)
+                equal.note(equal.grown, self.spared, GROWN + equal.by_steps)
         return grown
 
     def _before(self) -> Graph:
@@ -239,7 +239,7 @@ class _Growing:
         batch, executor = self.batch, self.tape.executor
         with self.clock("construct"):
             batch.before = graph = construct(self.growing.before(self.binding), self.first, self.last)
-            if self.equal is not None and self.equal.looks_where_grows(len(graph)):
+            if self.equal is not None and len(graph) >= self.equal.least(looks=True):
                 batch.look()
                 graph = dedup(graph, self.equal.keys, part=executor.divide(graph))
                 assert graph.distinct

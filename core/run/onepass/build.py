@@ -10,6 +10,7 @@ from abw.core.graph.walk import (
     BEFORE,
     FIELDS,
     FIRST,
+    NODES,
     PLACES,
     REDUCED_BY,
     REFERENCE,
@@ -33,7 +34,10 @@ VERTEX, COUNT, ROWS, FLOATS, LOW, HIGH, CONSTANT, ARENA, TO, OF_FIELD = range(10
 
 @entry
 def construct(words: int) -> int:
-    """Make nodes and operands of the instances `FIRST` to before `LAST`."""
+    """Make nodes and operands of the instances `FIRST` to before `LAST`.
+
+    APART where several threads are faster.
+    """
     state = longs_at(words, at.WORDS)
     types, shift, count = state[at.TYPES], state[at.SHIFT], state[at.SPACE_ROWS]
     start, first, last = longs_in(state, at.START), state[at.FIRST], state[at.LAST]
@@ -52,16 +56,22 @@ def construct(words: int) -> int:
     reductions = int_table(state[at.REDUCTIONS], state[at.REDUCTIONS + 1] // REDUCED_BY, REDUCED_BY)
     measure(reductions, ints_in(state, at.PRODUCERS), tables, data, start, first, last, space, own)
     n, operands, places = own[types, FIRST], own[types, AT], own[types, PLACES] << shift
-    state[at.NODES], state[at.OPERANDS] = n, operands
-    if n >= state[at.DEDUP_FROM] and state[at.PAUSE] == 0:
+    state[at.NODES], state[at.OPERANDS], state[at.PLACE], arithmetic = n, operands, 0, 0
+    flops = longs_in(state, at.PRODUCT_FLOPS)
+    for t in range(types):
+        arithmetic += own[t, NODES] * flops[t]
+    if arithmetic >= state[at.MOST_FLOPS]:
         return APART
-    state[at.NODE_AT] = take(words, 3 * n, 4)
+    state[at.TYPE_PTR], state[at.NODE_AT] = take(words, types + 1, 4), take(words, 3 * n, 4)
     state[at.OPERAND_PTR], state[at.OPERAND] = take(words, n + 1, 4), take(words, operands, 4)
     state[at.ALIAS], state[at.STEPS_NOW] = take(words, places, 4), take(words, state[at.STEPS + 1], 4)
     if full(words):
         return MORE
     nodes, operand_ptr = int_table(state[at.NODE_AT], 3, n), ints_at(state[at.OPERAND_PTR], n + 1)
     alias, operand = ints_at(state[at.ALIAS], places), ints_at(state[at.OPERAND], operands)
+    type_ptr = ints_at(state[at.TYPE_PTR], types + 1)
+    for t in range(types + 1):
+        type_ptr[t] = own[t, FIRST]
     place(start, first, space, own, nodes, operand_ptr, alias, operand)
     if not _flow_in(words):
         return OTHER

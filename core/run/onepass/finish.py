@@ -22,6 +22,7 @@ from abw.core.jit.decorators import entry, fragment
 from abw.core.plan.kernels import fill_plan, range_of
 from abw.core.run.onepass import build
 from abw.core.run.onepass import state as at
+from abw.core.run.onepass.distinct import standing
 from abw.core.run.onepass.state import APART, FINE, MORE, OTHER, full, take
 from abw.core.run.onepass.state import ROWS as MORE_ROWS
 
@@ -42,7 +43,7 @@ Longs = NDArray[np.int64]
 def plan(words: int) -> int:
     """Lay out the schedule's memory as `plan`, into the walker's table.
 
-    APART where some of the values would have to be given up, or several threads are faster.
+    APART where some of the values would have to be given up.
     """
     state = longs_at(words, at.WORDS)
     n, batches, types, width = state[at.NODES], state[at.BATCHES], state[at.TYPES], state[at.WIDTH]
@@ -78,13 +79,10 @@ def plan(words: int) -> int:
             constant_row[arena * constants + fields[f + build.CONSTANT]] = rows[arena]
             fields[f + build.TO] = rows[arena]
             rows[arena] += fields[f + build.HIGH] - fields[f + build.LOW]
-    own, flops, floats = long_table(state[at.OWN], types + 1, FIELDS), longs_in(state, at.PRODUCT_FLOPS), 0
-    of_type, arithmetic = longs_in(state, at.VALUE_FLOATS), 0
+    type_ptr, of_type, floats = ints_at(state[at.TYPE_PTR], types + 1), longs_in(state, at.VALUE_FLOATS), 0
     for t in range(types):
-        count = own[t + 1, FIRST] - own[t, FIRST]
-        floats += count * of_type[t]
-        arithmetic += count * flops[t]
-    if floats > state[at.MOST_FLOATS] or arithmetic >= state[at.MOST_FLOPS]:
+        floats += (type_ptr[t + 1] - type_ptr[t]) * of_type[t]
+    if floats > state[at.MOST_FLOATS]:
         return APART
     launch_ptr = ints_at(table[LAUNCH_PTR], batches + 1)
     for b in range(batches + 1):
@@ -113,7 +111,11 @@ def plan(words: int) -> int:
             ints_in(state, at.CONSTANT_FIRST),
             ints_in(state, at.CONSTANT_END),
         ),
-        (int_table(state[at.LIST_FLOPS], types, slots), flops, longs_in(state, at.OTHER_FLOPS)),
+        (
+            int_table(state[at.LIST_FLOPS], types, slots),
+            longs_in(state, at.PRODUCT_FLOPS),
+            longs_in(state, at.OTHER_FLOPS),
+        ),
         (bools_at(state[at.LOOSE], types), ints_at(spare, n)),
         at.ZERO != 0,
         (rows, int_table(table[BASE], batches, width), row),
@@ -220,7 +222,7 @@ def _output(words: int, k: int) -> int:
             offsets[instance] = i
             behind = start[first + instance + 1] - base
         vertices[i] = least - (start[first + instance] - base) - 1
-        source = _source(words, reference, t, o)
+        source = _source(words, standing(words, reference), t, o)
         if source == 0:
             return OTHER
         copy(source, output, output[AT_VALUES] + 4 * i * floats)
@@ -241,12 +243,14 @@ def _of_cells(words: int, k: int, t: int, o: int) -> None:
     arena = int_table(state[at.OUTPUT_ARENA], types, width)[t, o]
     begin, pitch = longs_in(state, at.ARENA)[arena], longs_in(state, at.PITCH)[arena]
     count, matrix, floats, padded = output[VALUES], output[MATRIX], output[FLOATS], output[PADDED]
-    node = long_table(state[at.OWN], types + 1, FIELDS)[t, FIRST]
+    node, looked = long_table(state[at.OWN], types + 1, FIELDS)[t, FIRST], state[at.PLACE] != 0
+    begins, stands = ints_at(state[at.TYPE_PTR], types)[t], ints_at(state[at.PLACE], at.ENDLESS)
     row, own = ints_at(state[at.ROW], at.ENDLESS), ints_at(state[at.SPACE], at.ENDLESS)
     span = start[state[at.LAST]] - start[first] + BEFORE
     to = output[AT_VALUES]
     for i in range(count):
-        source = begin + row[(node + i) * width + o] * pitch
+        v = begins + stands[node + i] if looked else node + i
+        source = begin + row[v * width + o] * pitch
         for r in range(matrix):
             given, place = floats_at(source + 4 * r * padded, floats), floats_at(to, floats)
             for j in range(floats):

@@ -26,9 +26,8 @@ from abw.core.jit.pointers import Table
 from abw.core.plan.counts import Counts
 from abw.core.policy.schedule import Policy
 from abw.core.run.columns import answered_column
-from abw.core.run.dedup import LEAST_NODES, LOOKED_AT
 from abw.core.run.minibatches import Passed, Planned
-from abw.core.run.onepass import bind, build, finish, schedule
+from abw.core.run.onepass import bind, build, distinct, finish, schedule
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.binding import Binding, CannotPassError, binding_of, format_of
 from abw.core.run.onepass.growing import stages as grow
@@ -45,8 +44,8 @@ from abw.core.store.ragged import Outputs, Ragged
 # The call of a few instances, and the mini-batches of one, from which on a pass is worth its machine code.
 SECOND, WORTH_IT = 2, 16
 
-# Seconds that a pass spares for a node, against the ordinary way: leaving out equal nodes, which takes that
-# way, is to spare more.
+# Seconds that a pass spares for a node, against the ordinary way, which mini-batches that grow take where
+# equal nodes are looked for.
 SPARED = 100e-9
 
 # What parts instances of a format in the text of several.
@@ -67,7 +66,10 @@ def refusal(model: Model, networks: Networks, policy: Policy) -> str:
             "the model grows, and outputs have fields of vertices",
         ),
         (networks.groups, "types are grouped (--group)"),
-        (networks.equal and networks.equal.mode == "on", "equal nodes are looked for (--dedup on)"),
+        (
+            growth and networks.equal and networks.equal.mode == "on",
+            "the model grows, and equal nodes are looked for (--dedup on)",
+        ),
         (rule_of(policy, networks.program.edges.order) is None, "no compiled stage schedules by its policy"),
     ):
         if there:
@@ -109,7 +111,7 @@ class Pass:
         self._model, self._networks, self._equal = model, networks, networks.equal
         self._binding: Bound | None = None
         self._numbered = False
-        phases = _phases(rule)
+        phases = _phases(rule, networks.equal is not None)
         if growing is not None:
             late = growing.run_after(self._space.copy(), rule.stages) if growing.model.phases.after else ()
             grown = grow.reserve, finish.walk, grow.begin, grow.go_on, grow.order, *late, grow.results
@@ -172,9 +174,20 @@ class Pass:
         return tuple(found), self._space.names() if self._format == "json" else None
 
     def bound(
-        self, workload: Workload, first: int, last: int, times: Times = uncounted
+        self,
+        workload: Workload,
+        first: int,
+        last: int,
+        times: Times = uncounted,
+        *,
+        apart: bool = False,
+        looks: bool | None = None,
     ) -> tuple[Column, ...] | None:
-        """The outputs of bound instances `first` to `last` (exclusive), equal nodes or not; None as above."""
+        """The outputs of bound instances `first` to `last` (exclusive); None as above.
+
+        `apart`: nothing that earlier mini-batches have computed is used. `looks`: whether equal nodes are
+        looked for; None: where that has paid lately.
+        """
         if self._binding is not workload.binding:
             self._binding, self._numbered = workload.binding, True
             if self._growing is None or workload.growing is None:
@@ -182,8 +195,7 @@ class Pass:
             else:
                 self._space.bind(workload.growing.before(workload.binding))
                 self._growing.bind(workload.growing)
-        self._space.words[at.PAUSE] = 1
-        if self._run(self._bound, None, first, last, times) != at.FINE:
+        if self._run(self._bound, None, first, last, times, apart=apart, looks=looks) != at.FINE:
             return None
         found, start = [], workload.instances.start[first:last]
         for output, (values, offsets, vertex) in zip(self._outputs, self._space.columns(), strict=True):
@@ -204,7 +216,7 @@ class Pass:
             found = made.schedule()
             return Planned(graph, graph.dag, found, made.plan(graph, found))
 
-        return Passed(made.nodes, made.batches, planned)
+        return Passed(made.nodes, made.batches, planned, made.equal_nodes)
 
     def result(self, passed: Passed) -> Callable[[], Result]:
         """Return a view of the values of the last call of `bound`, valid until the executor runs again."""
@@ -240,22 +252,30 @@ class Pass:
         if numbers is not None or self._numbered:
             self._numbered = numbers is not None
             self._space.number(numbers, vertices)
-        return self._run_text(text, len(instances))
+        return self._run(self._texted, text, 0, len(instances))
 
     def _run(
-        self, phases: Phases, text: NDArray[np.uint8] | None, first: int, last: int, times: Times = uncounted
+        self,
+        phases: Phases,
+        text: NDArray[np.uint8] | None,
+        first: int,
+        last: int,
+        times: Times = uncounted,
+        *,
+        apart: bool = False,
+        looks: bool | None = None,
     ) -> int:
+        """Run a pass; how it ends."""
         if self._growing is not None and not self._growing.alone(last - first):
             return at.APART
-        return self._space.run(phases, text, first, last, times)
-
-    def _run_text(self, text: NDArray[np.uint8], count: int) -> int:
-        """Run a pass of a text. One in which equal nodes are to be looked for is left to the ordinary way."""
-        words, equal = self._space.words, self._equal
-        words[at.PAUSE] = equal.pause if equal else 0
-        ends = self._run(self._texted, text, 0, count)
-        if equal and ends == at.FINE and equal.pause and words[at.NODES] >= LEAST_NODES:
-            equal.pause -= 1
+        space, equal = self._space, self._equal
+        if equal is not None:
+            space.look_from(equal.least(looks=looks), leaves=not apart)
+        ends = space.run(phases, text, first, last, times)
+        if equal is not None and ends == at.FINE:
+            if looks is None:
+                equal.ran(*space.spared())
+            space.keep_leaves()
         return ends
 
 
@@ -275,10 +295,10 @@ def _binding(model: Model, networks: Networks) -> tuple[Stage, Binding]:
     return read.stage, binding_of(model, *of)
 
 
-def _phases(rule: Rule) -> dict[str, tuple[Stage, ...]]:
+def _phases(rule: Rule, looks: bool) -> dict[str, tuple[Stage, ...]]:
     """The stages behind reading and binding, by phase, of a model that does not grow."""
     return {
-        "construct": (build.construct,),
+        "construct": (build.construct, distinct.look) if looks else (build.construct,),
         "schedule": rule.stages,
         "plan": (finish.plan,),
         "execute": (finish.walk, finish.results),
@@ -289,8 +309,7 @@ class Passes:
     """A model's passes on an executor and its twins, made at the second call or by `make`.
 
     The first call alone would wait longer for machine code than the pass spares, and so would less than
-    WORTH_IT mini-batches. `spared`: whether leaving out equal nodes, which takes the ordinary way, is to
-    spare more than a pass does.
+    WORTH_IT mini-batches.
     """
 
     def __init__(
@@ -299,12 +318,10 @@ class Passes:
         networks: Networks,
         executor: Executor,
         outputs: Sequence[Output],
-        *,
-        spared: bool = True,
     ) -> None:
         self._model, self._networks, self._executor, self._outputs = model, networks, executor, outputs
         self._made: dict[Executor, Pass] = {}
-        self._calls, self._spared = 0, spared
+        self._calls = 0
 
     @property
     def made(self) -> Pass | None:
@@ -325,7 +342,11 @@ class Passes:
         rule = rule_of(policy, self._networks.program.edges.order)
         if rule is None:
             return False
-        needed: list[Callable[..., Any]] = [at.answer, at.go_on, *chain(*_phases(rule).values())]
+        needed: list[Callable[..., Any]] = [
+            at.answer,
+            at.go_on,
+            *chain(*_phases(rule, self._networks.equal is not None).values()),
+        ]
         return all(map(is_on_disk, needed))
 
     def make(self, policy: Policy, twin: Executor | None = None) -> Pass | None:
@@ -345,8 +366,8 @@ class Passes:
             if isinstance(rounds, str):
                 return None
             growing = Growing(model_of, rounds, walking.limit)
-        if networks.equal and self._spared:
-            networks.equal.looked_at = LOOKED_AT + SPARED
+        if networks.equal and growing is not None:
+            networks.equal.by_steps = SPARED
         there = {self._executor, *self._executor.twins()}  # others were of earlier weights
         self._made = {other: made for other, made in self._made.items() if other in there}
         of = executor, walking, rule, self._outputs, growing

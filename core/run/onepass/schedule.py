@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abw.core.graph.bounds import _chains, _deepen
 from abw.core.graph.edges import _consumers
-from abw.core.graph.walk import FIELDS, FIRST
 from abw.core.jit.addresses import (
     bools_at,
     double_table,
@@ -12,7 +11,6 @@ from abw.core.jit.addresses import (
     int_table,
     ints_at,
     ints_in,
-    long_table,
     longs_at,
 )
 from abw.core.jit.decorators import entry, fragment
@@ -110,19 +108,16 @@ def successors(words: int) -> int:
     n, operands, types = state[at.NODES], state[at.OPERANDS], state[at.TYPES]
     slots = state[at.SLOTS]
     state[at.SUCC_PTR], state[at.SUCC] = take(words, n + 2, 4), take(words, operands, 4)
-    state[at.INDEGREE], begin = take(words, n, 4), take(words, types + 1, 4)
+    state[at.INDEGREE] = take(words, n, 4)
     seen, columns, edges = take(words, n, 4), take(words, slots, 4), take(words, 2 * (operands + 1), 4)
     if full(words):
         return MORE
-    type_ptr, own = ints_at(begin, types + 1), long_table(state[at.OWN], types + 1, FIELDS)
-    for t in range(types + 1):
-        type_ptr[t] = own[t, FIRST]
     ptr = ints_at(state[at.SUCC_PTR], n + 2)
     for v in range(n + 2):
         ptr[v] = 0
     state[at.EDGES] = _consumers(
         (
-            type_ptr,
+            ints_at(state[at.TYPE_PTR], types + 1),
             ints_in(state, at.EDGE_SLOTS),
             ints_at(state[at.OPERAND_PTR], n + 1),
             ints_at(state[at.OPERAND], operands),

@@ -20,11 +20,11 @@ from abw.core.jit.decorators import fragment, njit
 Stage = Callable[[int], int]
 
 # How a pass ends: with outputs; the block or (ROWS) the arenas are too small; the text has a fault, or an
-# input has no value; too large for one thread or to keep all values, or equal nodes are looked for; something
+# input has no value; too large for one thread or to keep all values; something
 # else that the pass does not know; it goes on from where it is; growth needs more room.
 FINE, MORE, ROWS, WRONG, APART, OTHER, AGAIN, LARGER = range(8)
 
-_NUMBERS = 73
+_NUMBERS = 77
 # Words that are numbers.
 #
 # - The block: its address, its bytes, how many of them are taken, or would be (`NEXT`).
@@ -34,7 +34,7 @@ _NUMBERS = 73
 # - Of the model: its types; the most slots and outputs of one; log2 of these; the rows of `walk.measure`'s
 #   space; the first steps, that find what stands for reductions, where these may stand for each other (else
 #   0); the arenas and constants; the most reduced slots of a type, floats of values, arithmetic; nodes from
-#   which on equal ones are looked for, and how many mini-batches are still left out of that (`PAUSE`).
+#   which on equal ones are looked for.
 # - Of the format: the first register that its reader fills; whether sentences are tagged;
 #   how many kinds the data has; which alternatives of the pattern of tokens take several signs.
 # - Of the policy: an FSM's encoding and phases; whether agenda's averages are static; of
@@ -44,7 +44,9 @@ _NUMBERS = 73
 #   know. The number of the stage that runs.
 # - What was made: addresses of the vertices' kinds, the columns that were read and the lines of instances,
 #   of binding's data; how many vertices, nodes, operands, batches, edges; addresses of the space and state of
-#   construction (`OWN`), its steps, nodes (3, n), where operands begin, operands, what stands for reductions;
+#   construction (`OWN`), its steps, where each type's nodes begin, nodes (3, n), where operands begin,
+#   operands, what stands for reductions; where equal nodes were looked for (else 0) `Distinct.place`, nodes
+#   as constructed (3, n), how many these are, and how many of them are kept leaves;
 #   of successors, path lengths, heights, recurrent types' numbers and what rules keep; of the rows of values,
 #   of arenas' rows, of constants' rows; how many rows lists have, the plan's arithmetic in products and else.
 # - How many values have rows already, whose references are behind the nodes', and where these rows lie.
@@ -52,17 +54,17 @@ _NUMBERS = 73
     BLOCK, ROOM, NEXT,
     TEXT, SIZE, COUNT, FIRST, LAST, SEED, NUMBERS, MOST_VERTICES, IDS, ID_ROOM,
     TYPES, SLOTS, WIDTH, SHIFT, SPACE_ROWS, ALIASING, ARENAS, CONSTANTS,
-    MOST_REDUCED, MOST_FLOATS, MOST_FLOPS, DEDUP_FROM, PAUSE,
+    MOST_REDUCED, MOST_FLOATS, MOST_FLOPS, LOOK_FROM,
     COLUMNS, TAGGED, KINDS, TOKENS_MANY,
     ENCODING, PHASES, STATIC, POWER, FREE, FRUGAL, DIRECT,
     WALK, TABLE, SCRATCH, GROWTH, STAGE,
     KIND_AT, COLUMNS_AT, LINES_AT, DATA_AT, VERTICES, NODES, OPERANDS, BATCHES, EDGES,
-    SPACE, OWN, STEPS_NOW, NODE_AT, OPERAND_PTR, OPERAND, ALIAS,
+    SPACE, OWN, STEPS_NOW, TYPE_PTR, NODE_AT, OPERAND_PTR, OPERAND, ALIAS, PLACE, MADE_AT, MADE, KEPT,
     SUCC_PTR, SUCC, INDEGREE, LENGTH, HEIGHT, COLUMN, DOUBLES, ROW, ROWS_NOW,
     CONSTANT_NOW, LISTED, PRODUCT_FLOPS_NOW, OTHER_FLOPS_NOW, EARLIER, EARLIER_AT,
 ) = range(_NUMBERS)  # fmt: skip
 
-_ARRAYS = 50
+_ARRAYS = 57
 # Words that name arrays: the address, and in the next word how many elements there are.
 #
 # - The addresses of the stages.
@@ -74,6 +76,8 @@ _ARRAYS = 50
 #   told of these (see `jsonlines`).
 # - Of query plans: known words, and what becomes of fields (see `queryplans`). Of plain text: the masks of
 #   `words.find`.
+# - Of equal nodes: of `equal.numbering.Keys` the order, keys, which types are alone, facts; types that stay
+#   apart, none; of kept leaves `Leaves.row_of`, empty where they are not to be read, and `LeafTypes.kept`.
 # - Of edges: as `edges._consumers` takes them. The types in order, where there is one.
 # - Of arenas: as `plan.fill_plan` takes them.
 # - Of policies: an FSM's table and actions.
@@ -86,6 +90,7 @@ _ARRAYS = 50
     BINDING, REGISTERS, MEMBERS, VOCABULARY,
     JSON_POWERS, JSON_NAMES, JSON_FIELDS, JSON_LINKS,
     PLAN_NAMES, PLAN_FIELDS, TOKENS,
+    EQUAL_ORDER, EQUAL_KEYS, EQUAL_ALONE, EQUAL_FACTS, EQUAL_APART, LEAF_ROWS, LEAF_KEPT,
     EDGE_SLOTS, EDGE_LISTS, EDGE_DISTINCT, ORDER,
     SLOT_ARENA, OUTPUT_ARENA, TYPE_SLOTS, REDUCES, REDUCED, CONSTANT_ROW, CONSTANT_FIRST, CONSTANT_END,
     LIST_FLOPS, PRODUCT_FLOPS, OTHER_FLOPS, LOOSE, HEAD,

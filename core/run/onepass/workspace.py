@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,14 @@ from abw.core.exec.interface import TooLargeError
 from abw.core.exec.lower.rows import columns, padded
 from abw.core.exec.memory import aligned
 from abw.core.graph.bind import Binding as Bound
+from abw.core.graph.walk import FIELDS, FIRST
 from abw.core.ir.model import Model
 from abw.core.ir.network import Network
 from abw.core.jit.decorators import address_of_code
 from abw.core.jit.pointers import Table
 from abw.core.plan.arenas import arenas_of
 from abw.core.plan.plan import GIVEN_AGAIN
-from abw.core.run.dedup import LEAST_NODES
+from abw.core.run.dedup import Deduplicator
 from abw.core.run.onepass import build, finish
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.binding import Binding
@@ -74,7 +75,7 @@ class Workspace:
         fields[:, build.ARENA] = arenas.field_arena[list(network.given)]
         self._fields = Table(fields.ravel())
         given = [(step, network.fields.index(name)) for step, name in program.given.items()]
-        self._growing = growing
+        self._growing, self._equal = growing, networks.equal
         if growing is None:
             self._outputs, produced, self._values = _outputs(network, memory.lanes)
         else:
@@ -109,6 +110,7 @@ class Workspace:
             at.ARENA: memory.table,
             at.PITCH: memory.pitch,
             at.HELD: memory.held,
+            **(_equal(networks.equal, executor) if networks.equal else {}),
         }
         for word, array in {**of_model, **arrays}.items():
             self.point(word, array)
@@ -126,7 +128,7 @@ class Workspace:
             at.MOST_FLOPS: walking.limit,
             at.SEED: model.data.seed,
             at.MOST_VERTICES: at.ENDLESS,
-            at.DEDUP_FROM: LEAST_NODES if networks.equal else at.ENDLESS,
+            at.LOOK_FROM: at.ENDLESS,
             at.WALK: walking.walk,
             **numbers,
         }.items():
@@ -137,7 +139,7 @@ class Workspace:
         answer(self._table.at, 0, 0, 0)  # without stages: what runs them is compiled
         go_on(self._table.at)
         self._stages: Table | None = None
-        self._lent = False
+        self._lent, self._epoch = False, cast(int | None, None)
         self._other: NDArray[np.float32] | None = None
         self._take(LEAST)
 
@@ -219,7 +221,7 @@ class Workspace:
         self._table.point(at.BLOCK, np.zeros(0))
         self.words[at.BLOCK] = self.words[at.ROOM] = 0
         self.number(None, at.ENDLESS)
-        self.words[at.PAUSE] = self.words[at.MOST_FLOATS] = at.ENDLESS << 20
+        self.words[at.LOOK_FROM] = self.words[at.MOST_FLOATS] = at.ENDLESS << 20
         return self._table
 
     def run(
@@ -265,13 +267,48 @@ class Workspace:
             else:
                 return at.APART if ends == at.MORE else ends
 
+    def look_from(self, nodes: int, *, leaves: bool) -> None:
+        """Let the next pass look for equal nodes if there are so many, also among the executor's leaves."""
+        self.words[at.LOOK_FROM] = nodes
+        kept = self._executor.leaves
+        self.words[at.LEAF_ROWS + 1] = len(kept.row_of) if kept and leaves else 0
+
+    def spared(self) -> tuple[int, NDArray[np.int64] | None]:
+        """How many nodes the last pass had, and how many of each type (T,) it has left out; None where it has
+        not looked for equal ones.
+        """
+        if not self.words[at.PLACE]:
+            return int(self.words[at.NODES]), None
+        types = int(self.words[at.TYPES])
+        own = self._lies(int(self.words[at.OWN]), (types + 1, FIELDS), np.int64)
+        left = np.diff(self._lies(int(self.words[at.TYPE_PTR]), (types + 1,), np.int32))
+        return int(self.words[at.MADE]), np.asarray(np.diff(own[:, FIRST]) - left)
+
+    def keep_leaves(self) -> None:
+        """Keep outputs of the leaves that the last pass has computed, if it has looked for them."""
+        words, nodes, leaves = self.words, int(self.words[at.NODES]), self._executor.leaves
+        self._epoch = None
+        if leaves is None or not words[at.PLACE] or not words[at.LEAF_ROWS + 1]:
+            return
+        self._epoch = leaves.epoch
+        sizes = (
+            (at.TYPE_PTR, int(words[at.TYPES]) + 1),
+            (at.OPERAND_PTR, nodes + 1),
+            (at.OPERAND, int(words[at.OPERANDS])),
+            (at.ROW, nodes * int(words[at.WIDTH])),
+        )
+        type_ptr, operand_ptr, operand, row = (
+            self._lies(int(words[at_]), (size,), np.int32) for at_, size in sizes
+        )
+        self._executor.keep_leaves((type_ptr, operand_ptr, operand), row)
+
     def made(self, *, edges: bool, copied: bool) -> Made:
         """What the last pass has made; of another run on it stays as it is only if it is copied."""
         block = self._block.view(np.uint8)
         if copied:
             block = block[: int(self.words[at.NEXT])].copy()
         table = self._walking.table.words[: finish.LAUNCH_PTR + 1].copy()
-        return Made(self.words.copy(), table, block, self._at, edges)
+        return Made(self.words.copy(), table, block, self._at, edges, self._equal, self._epoch)
 
     def columns(self) -> list[tuple[NDArray[Any], Longs, NDArray[np.int32]]]:
         """What the last pass gave of each output: the values (m, *shape), where those of each instance begin
@@ -327,6 +364,20 @@ class Workspace:
         self._table.point(at.BLOCK, block)
         self._at = int(self.words[at.BLOCK])
         self.words[at.ROOM] = 4 * len(block)
+
+
+def _equal(equal: Deduplicator, executor: CpuExecutor) -> dict[int, NDArray[Any]]:
+    """What looking for equal nodes goes by."""
+    keys, leaves = equal.keys, executor.leaves
+    return {
+        at.EQUAL_ORDER: keys.order,
+        at.EQUAL_KEYS: keys.keys,
+        at.EQUAL_ALONE: keys.alone,
+        at.EQUAL_FACTS: keys.facts,
+        at.EQUAL_APART: np.zeros(len(keys.order), np.bool_),
+        at.LEAF_ROWS: leaves.row_of if leaves else np.zeros(0, np.int32),
+        at.LEAF_KEPT: keys.leaves.kept,
+    }
 
 
 def _tables(tables: Sequence[Table]) -> Table:

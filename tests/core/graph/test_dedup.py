@@ -91,7 +91,7 @@ def check(graph: Graph, made: Graph, apart: set[int], part: NDArray[np.int32]) -
     for old, new in zip(graph.results, made.results, strict=True):
         expect = [of[r // width] * width + r % width if r >= 0 else r for r in old.reference.tolist()]
         assert new.reference.tolist() == expect
-        assert new.vertex is old.vertex and new.instance is old.instance
+        assert np.array_equal(new.vertex, old.vertex) and np.array_equal(new.instance, old.instance)
     rebuilt = {(u, v) for u in range(len(made)) for v in made.dag.succ[slice(*made.dag.succ_ptr[u : u + 2])]}
     reads = {
         (int(r) // width, v)

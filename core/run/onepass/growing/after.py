@@ -116,14 +116,14 @@ def divide(words: int) -> int:
     for i in range(len(alias)):
         if alias[i] >= 0:
             alias[i] += move[nodes[0, alias[i] >> shift]] << shift
-    number = at.ZERO
+    number, type_ptr = at.ZERO, ints_at(state[at.TYPE_PTR], types + 1)
     for t in range(types):
         first, count = found[t, FIRST], found[t, NODES] if early[t * (width + 1)] == 0 else 0
-        found[t, FIRST] = number
+        found[t, FIRST] = type_ptr[t] = number
         for i in range(count):
             nodes[0, number], ptr[number + 1] = t, ptr[first + i + 1]
             number += 1
-    found[types, FIRST] = state[at.NODES] = left
+    found[types, FIRST] = state[at.NODES] = type_ptr[types] = left
     return FINE
 
 

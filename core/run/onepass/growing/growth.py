@@ -107,7 +107,8 @@ class Growing:
             late.words[word + 1] = array.size
         late.words[at.SPACE_ROWS] = program.rows
         late.words[at.ALIASING] = program.aliasing if program.nested else 0
-        late.words[at.DEDUP_FROM] = late.words[at.MOST_VERTICES] = at.ENDLESS
+        late.words[at.LOOK_FROM] = late.words[at.MOST_VERTICES] = at.ENDLESS
+        late.words[at.MOST_FLOPS] = at.ENDLESS << 20  # by now one thread has done the rest
         self._late = late
         self.table.point(stages.AFTER, late)
         early = [t not in model.phases.after for t in range(len(model.network.types))]

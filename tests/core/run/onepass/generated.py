@@ -135,18 +135,23 @@ def compare(draw: random.Random, folder: Path, calls: int = 6) -> bool:
     (folder / "data.jsonl").write_text(json.dumps(whole()) + "\n")
     (folder / "spec.yaml").write_text(spec_of(draw))
     try:
-        made = load(folder / "spec.yaml", threads=1, policy=draw.choice(POLICIES))
+        made = load(
+            folder / "spec.yaml", threads=1, policy=draw.choice(POLICIES), dedup=draw.choice(["on", "off"])
+        )
     except SpecError:
         return False
-    found = made._passes.make(made._ready())
+    found, every = (
+        made._passes.make(made._ready()),
+        load(folder / "spec.yaml", threads=1, policy="depth", dedup="off"),
+    )
     assert found is not None and found.reading
     for number in range(calls):
-        some: list[object] = [instance_of(draw, n) for n in range(draw.choice([1, 1, 3]))]
+        some: list[object] = [instance_of(draw, n) for n in range(draw.choice([1, 1, 3, 6]))]
         if number % 2:
             some = [json.dumps(instance, ensure_ascii=draw.random() < 0.5) for instance in some]
         passed = found.objects(some)
         try:
-            expected = ordinary(made, some)
+            expected = ordinary(every, some)
         except InstanceError:  # nodes wait for each other
             assert passed is None
             continue

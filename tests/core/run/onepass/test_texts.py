@@ -271,7 +271,7 @@ def test_room_for_one_grows_with_the_calls() -> None:
         assert the_pass(small).objects(list(texts("treelstm"))) is None
 
 
-@pytest.mark.parametrize(("word", "most"), [(at.MOST_FLOATS, 10), (at.MOST_FLOPS, 10), (at.DEDUP_FROM, 3)])
+@pytest.mark.parametrize(("word", "most"), [(at.MOST_FLOATS, 10), (at.MOST_FLOPS, 10)])
 def test_what_is_too_large_is_left_to_the_ordinary_way(word: int, most: int) -> None:
     made, some = model("treelstm"), list(texts("treelstm"))
     space = the_pass(made)._space
@@ -280,19 +280,6 @@ def test_what_is_too_large_is_left_to_the_ordinary_way(word: int, most: int) -> 
     assert the_pass(made).objects(some) is None
     same(made(some), ordinary(made, some))
     space.words[word] = before
-
-
-def test_equal_nodes_are_looked_for_as_often_as_before() -> None:
-    made, some = load("treelstm", dims={"hidden": 8}, threads=1, policy="depth"), list(texts("treelstm"))
-    made._passes.make(made._ready())
-    equal = made._networks.equal
-    assert equal is not None
-    the_pass(made)._space.words[at.DEDUP_FROM] = 3
-    equal.pause = 2
-    with patch("abw.core.run.onepass.onepass.LEAST_NODES", 3):
-        assert the_pass(made).objects(some) is not None and equal.pause == 1
-        assert the_pass(made).objects(some) is not None and equal.pause == 0
-        assert the_pass(made).objects(some) is None
 
 
 def test_an_fsm_in_a_state_that_it_does_not_know_is_left_to_the_ordinary_way() -> None:
@@ -363,7 +350,7 @@ def test_no_pass_for_what_it_cannot_take() -> None:
         ("treelstm", {"granularity": "op"}),
         ("treelstm-2type", {"group": True}),
         ("lattice", {"fuse": True}),
-        ("treelstm", {"dedup": "on"}),
+        ("greedy", {"dedup": "on"}),
     ):
         made = load(name, dims={"hidden": 8}, threads=1, policy="depth", **options)
         assert made._passes.make(made._ready()) is None, (name, options)
