@@ -239,7 +239,7 @@ class _Growing:
         batch, executor = self.batch, self.tape.executor
         with self.clock("construct"):
             batch.before = graph = construct(self.growing.before(self.binding), self.first, self.last)
-            if self.equal is not None and len(graph) >= self.equal.least(looks=True):
+            if self.equal is not None and max(len(graph), self.equal.grown) >= self.equal.least(looks=True):
                 batch.look()
                 graph = dedup(graph, self.equal.keys, part=executor.divide(graph))
                 assert graph.distinct
