@@ -45,8 +45,12 @@ def runner_of(workload: Workload, threads: int = 1) -> PartRunner:
     """What runs mini-batches by passes, of which graphs and plans can be looked at."""
     executor, networks = get_executor("cpu"), workload.networks
     executor.prepare(networks.network, init_params(networks.cells, 0), threads)
-    passes = Passes(workload.model, networks, executor, outputs_of(workload.model), worth=1)
-    return PartRunner(get_policy("critical"), executor, Clock(*PHASES), passes, looked_at=True, reuse=True)
+    passes, policy = (
+        Passes(workload.model, networks, executor, outputs_of(workload.model)),
+        get_policy("critical"),
+    )
+    passes.make(policy)
+    return PartRunner(policy, executor, Clock(*PHASES), passes, looked_at=True, reuse=True)
 
 
 def ran(
