@@ -300,14 +300,12 @@ def guard(kinds: Kinds, x: Any, path: Any, e: str, note: Any, looks: bool) -> An
         return [f"{e} is {x}"], []
     if cls is str or (cls is float and path not in kinds.varying):
         return [f"{e}.__class__ is {cls.__name__} and {e} == {x!r}"], []
-    plain = (
-        cls is torch.Tensor
-        and x.dtype is torch.float32
-        and not x.requires_grad
-        and id(x) not in kinds.cells.names
-        and (x._base is None or id(x._base) not in kinds.cells.names)
-    )
-    if plain and sum(s != 1 for s in x.shape) <= 1:
+    names = kinds.cells.names
+    own = cls is torch.Tensor and not {id(x), id(x._base)} & names.keys()
+    if own and x.dtype is torch.int64 and x.dim() == 1 and len(x) > 1 and path not in kinds.fixed:
+        tests = [f"{e}.__class__ is Tensor and {e}.dtype is int64 and {e}.dim() == 1 and len({e}) > 1"]
+        return [*tests, f"not {{id({e}), id({e}._base)}} & {note('names', names)}.keys()"], [f"{e}.tolist()"]
+    if own and x.dtype is torch.float32 and not x.requires_grad and sum(s != 1 for s in x.shape) <= 1:
         tests = [f"{e}.__class__ is Tensor and not {e}.requires_grad"]
         return (tests if looks else [*tests, f"{e}.shape == {note('shape', x.shape)}"]), [e]
     return None

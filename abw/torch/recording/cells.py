@@ -115,7 +115,11 @@ class Cells(CellLibrary):
 
     def given(self, tensor: torch.Tensor) -> Any:
         """Make a tensor of the instance a value. Errors: CannotTrace."""
-        held, version = self._given.get(id(tensor)), version_of(tensor)
+        held = self._given.get(id(tensor))
+        try:
+            version = tensor._version
+        except RuntimeError:  # in inference mode nothing is counted
+            version = -1
         if held is not None:
             if held[2] != version:
                 raise CannotTrace("a tensor is written in place after it was computed with")
@@ -123,8 +127,12 @@ class Cells(CellLibrary):
         if tensor.dtype is not torch.float32 or tensor.is_cuda:
             raise CannotTrace(f"a tensor of {tensor.dtype} on {tensor.device}: float32 on the CPU is wanted")
         shape = tensor.shape
-        cls = self._classes.get((shape, False)) or self.value_class(tuple(shape))
-        found, constant = cls(), self._inputs[cls._size]
+        known = self._brought.get(shape)
+        if known is None:
+            cls = self.value_class(tuple(shape))
+            known = self._brought[shape] = cls, self._inputs[cls._size]
+        cls, constant = known
+        found = cls()
         row = self.session.inputs.later(constant, (tensor, version))
         found.ref = ((-1 - constant.first - row) << BITS) + cls.kind_
         self._given[id(tensor)] = (tensor, found, version)

@@ -20,9 +20,8 @@ from abw.core.ir.network import Constant
 from abw.core.policy.registry import get_policy
 from abw.core.program.network import constants_of, shapes_of
 from abw.core.program.recording.recorder import Callee, Reduced
-from abw.core.program.recording.values import BITS, SHAPES, kind_of
+from abw.core.program.recording.values import BITS, KINDS, SHAPES, kind_of
 from abw.core.program.session import How, Session
-from abw.torch.recording.standins import of_kind
 from abw.torch.recording.tensorlike import make_tensor_like
 from abw.torch.tracing.symbols import CannotTrace, core
 
@@ -107,6 +106,7 @@ class CellLibrary:
         self._given: dict[Any, Any] = {}
         self._hot: dict[tuple[int, int], torch.Tensor] = {}
         self._inputs: dict[int, Constant] = {}
+        self._brought: dict[Any, tuple[Any, Constant]] = {}  # by the shapes of tensors
         self._zeros: dict[int, int] = {}
         self._versions: Any = None
         self._held: list[torch.Tensor] = []
@@ -166,6 +166,7 @@ class CellLibrary:
             raise AbwError(f"the model's tensors have {len(shapes)} sizes, of at most {SHAPES}")
         self._kinds = {shape[0]: kind_of(self._number, n) for n, shape in enumerate(shapes)}
         self._constants = constants_of(library)
+        self._brought.clear()
         for constant in self._constants:
             if constant.kind == "field":
                 self._inputs[constant.shape[0]] = constant
@@ -202,8 +203,6 @@ class CellLibrary:
             self._extend(with_reduction(self.library, how, [(key[1],)]))
 
         def others(_: Reduced, values: Any) -> Any:
-            if len(values) == 1:
-                return self.as_class(values[0], cls)
             return call([self.as_class(value, cls) for value in values])
 
         made = Reduced(how, self._reductions[key], cls, cls, cls.kind_)
@@ -223,18 +222,19 @@ class CellLibrary:
             n = len(values)
             if len(keys) != n:
                 raise CannotTrace(f"attention over {n} values with {len(keys)} keys")
-            lists = [[x.ref for x in xs] for xs in (values, keys, queries)]  # their kinds are checked later
-            made = [cls() for _ in queries]
+            m, made = len(queries), []
             if n == 1:
-                refs: Iterable[int] = lists[0] * len(made)
-            else:
-                rows = np.empty((len(made), 1 + 3 * n), np.int64)
-                rows[:, 0], rows[:, 1 : 1 + 2 * n] = n, lists[0] + lists[1]
-                rows[:, 1 + 2 * n :] = np.array(lists[2])[:, None]
+                refs: Iterable[int] = [values[0].ref] * m
+            else:  # kinds are checked later
+                rows = np.empty((m, 1 + 3 * n), np.int64)
+                rows[:, : 1 + 2 * n] = [n, *[x.ref for x in values], *[x.ref for x in keys]]
+                rows.T[1 + 2 * n :] = [x.ref for x in queries]
                 first = recorder.nodes(number, rows) + cls.kind_
-                refs = range(first, first + recorder.step * len(made), recorder.step)
-            for one, ref in zip(made, refs, strict=True):
+                refs = range(first, first + recorder.step * m, recorder.step)
+            for ref in refs:
+                one = cls()
                 one.ref = ref
+                made.append(one)
             return made
 
         return attend
@@ -279,7 +279,7 @@ class CellLibrary:
 
     def as_class(self, value: Any, cls: Any) -> Any:
         """The same value in another logical shape. Errors: CannotTrace for another number of elements."""
-        if of_kind(value) != cls.kind_:
+        if value.ref & KINDS - 1 != cls.kind_:
             raise CannotTrace(f"a tensor of shape {list(value.shape)} where {list(cls.shape)} is wanted")
         found = cls()
         found.ref = value.ref

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from abw.core.program.recording.values import KINDS, Value
+from abw.core.program.recording.values import Value
 from abw.torch.tracing.symbols import ARITHMETIC, COMPARISONS, CannotTrace, TensorLike, operators, sizes_of
 from abw.torch.tracing.trace import DECIDING, MEANINGS, base_name
 
@@ -133,6 +133,8 @@ class Stack(StandIn):
         return iter([self._row(i) for i in range(len(self.rows))]) if self.k == 0 else super().__iter__()
 
     def __getitem__(self, key: Any) -> Any:
+        if key.__class__ is int and self.k == 0:  # as mostly
+            return self._row(key)
         keys = key if type(key) is tuple else (key,)
         first, rest = (keys[0] if keys else slice(None)), keys[1:]
         found: Any = None
@@ -190,7 +192,8 @@ class Concat(StandIn):
     def __init__(self, cells: Any, parts: tuple[Any, ...], ends: tuple[int, int]) -> None:
         """`ends`: how many sizes of 1 stand before and behind the joined one."""
         self.cells, self.parts, self.ends = cells, parts, ends
-        cells.share(parts)  # what reads them later is to find them as they are
+        if cells.writes:
+            cells.share(parts)  # what reads them later is to find them as they are
         self._value: Any = None
 
     @property
@@ -352,11 +355,6 @@ def torch_function(func: Any, args: Any, kwargs: Any) -> Any:
         return cells.write(args[0], cells.op(base, *args, **kwargs))
     kwargs.pop("inplace", None)
     return cells.op(base, *args, **kwargs)
-
-
-def of_kind(value: Any) -> int:
-    """The kind of a value's handle."""
-    return int(value.ref & (KINDS - 1))
 
 
 def as_ints(data: Any) -> Ints:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -52,7 +53,8 @@ class _Writer:
             "Concat": Concat, "Flags": Flags, "Ints": Ints, "Stack": Stack, "Tensor": torch.Tensor,
             "alone": alone,
             "as_class": self.cells.as_class, "cells": self.cells, "given": self.cells.given, "mask": mask,
-            "viewed": self.cells.viewed, "write": self.cells.write, "MismatchError": MismatchError,
+            "repeat": repeat, "same_length": same_length,
+            "viewed": self.cells.viewed, "write": self.cells.write, "MismatchError": MismatchError, "int64": torch.int64,
         }  # fmt: skip
         self.outputs: list[Traced] = []
         # The tensor that has the object of a value's name.
@@ -60,6 +62,8 @@ class _Writer:
         self.lines: list[str] = []
         self.name: dict[int, str] = {}
         self.row: dict[int, bool] = {}
+        # Of lists of rows: the name of one that is as long.
+        self.like: dict[int, str] = {}
         self.classes: dict[int, Any] = {}
 
     def note(self, prefix: str, thing: Any) -> str:
@@ -92,6 +96,9 @@ class _Writer:
             self.lines.append(f"write({target}, as_class({self.name[symbol.v.number]}, {target}.__class__))")
         self._shared()
         body = [*self.lines, f"return {self._back(template)}"]
+        made, _, call = self.lines[-1].partition(" = ") if self.lines else ("", "", "")
+        if body[-1] in (f"return {made}", f"return ({made},)" if "," in made else ""):  # by the last call
+            body[-2:] = [f"return {call}"]
         self._compile("def record(flat):\n    " + "\n    ".join(body), self.scope)
         return Written(steps, self.scope["record"], None if written else self._fast(steps, template, body))
 
@@ -171,7 +178,7 @@ class _Writer:
                 raise CannotTrace("a parameter is returned")
             name, what = f"v{n}", leaf.what
             shape = leaf.shape if n in reads else logical.get(n, leaf.shape)
-            self.name[n], self.row[n] = name, leaf.kind == "row"
+            self.name[n], self.row[n], self.like[n] = name, leaf.kind == "row", name
             match what[0]:
                 case "value" | "rows":
                     self.lines.append(f"{name} = flat[{what[1]}]")
@@ -223,22 +230,26 @@ class _Writer:
         if len(given) > 1 and not step.row:
             given[-1] = f"[{given[-1]}]"
         call = f"{self.note('reduce', made)}({', '.join(given)})"
+        if len(given) == 1:  # of one row it is that row
+            rows, kind = given[0], self.note("class", cls)
+            call += f" if len({rows}) > 1 else as_class({rows}[0], {kind})"
         self.lines.append(f"{name} = {call}" + ("[0]" if len(given) > 1 and not step.row else ""))
         self.name[step.target], self.row[step.target], self.classes[step.target] = name, step.row, cls
+        self.like[step.target] = self.like[step.sources[-1]]
 
     def _stage(self, step: Any, logical: dict[int, Any]) -> None:
         cells = self.cells
         number = cells.type_of(step.cell, [self.trace.leaves[p].what for p in step.params])
         cells.origins.setdefault(number, self.region.name)
-        made = []
+        classes = []
         for v, port in zip(step.gives, step.cell.output_ports, strict=True):
             shape = logical[v] if not step.row and v in logical else port.shape
             self.classes[v] = cells.value_class(shape)
             self.name[v], self.row[v] = f"v{v}", step.row
-            made.append(self.classes[v])
+            classes.append(self.classes[v])
         takes = [self.classes[r] for r in step.reads]
-        self.single = (number, takes, made)
-        cell = self.note("cell", cells.callee(number, takes, made, _mismatch))
+        self.single = (number, takes, classes)
+        cell = self.note("cell", cells.callee(number, takes, classes, _mismatch))
         targets = [f"v{v}" for v in step.gives]
         if not step.row:
             self.lines.append(f"{', '.join(targets)} = {cell}({', '.join(self.name[r] for r in step.reads)})")
@@ -246,14 +257,17 @@ class _Writer:
         over = [r for r in step.reads if self.row[r]]
         if not over:
             raise CannotTrace("rows that are all the same")
-        names = [f"r{i}" for i in range(len(over))]
-        inner = ", ".join(names[over.index(r)] if r in over else self.name[r] for r in step.reads)
-        lists = ", ".join(self.name[r] for r in over)
-        source = lists if len(over) == 1 else f"zip({lists}, strict=True)"
-        target = targets[0] if len(targets) == 1 else "made"
-        self.lines.append(f"{target} = [{cell}({inner}) for {', '.join(names)} in {source}]")
-        if len(targets) > 1:
-            self.lines.append(f"{', '.join(targets)} = map(list, zip(*made))")
+        lists = dict.fromkeys(self.like[r] for r in over)
+        first = next(iter(lists))
+        if len(lists) > 1:
+            alike = " == ".join(f"len({name})" for name in lists)
+            self.lines.append(f"{alike} or same_length({', '.join(lists)})")
+        self.like = {v: first if name in lists else name for v, name in self.like.items()}
+        self.like |= dict.fromkeys(step.gives, first)
+        inner = ", ".join(self.name[r] if self.row[r] else f"repeat({self.name[r]})" for r in step.reads)
+        made = f"map({cell}, {inner})"
+        one = len(targets) == 1
+        self.lines.append(f"{', '.join(targets)} = " + (f"list({made})" if one else f"map(list, zip(*{made}))"))
 
     def _back(self, t: Any) -> str:
         """Python that makes the result."""
@@ -364,6 +378,12 @@ def alone(value: Value, flat: list[Any]) -> None:
     rows = [row for one in flat for row in (one if isinstance(one, list | tuple) else (one,))]
     if sum(row is value for row in rows) > 1:
         raise CannotTrace("an argument is written in place of which another one is a view: write x = x + y")
+
+
+def same_length(*lists: list[Any]) -> None:
+    """Refuse lists of several lengths whose rows are computed with together. Errors: ValueError."""
+    if len({*map(len, lists)}) > 1:
+        raise ValueError(f"lists of {[*map(len, lists)]} rows")
 
 
 def _root(x: Traced) -> Traced:

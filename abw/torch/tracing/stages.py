@@ -48,13 +48,13 @@ def stages(trace: Trace, outputs: list[Traced]) -> list[Step]:
     row and those of each call. Constants, and what is computed from parameters alone, are in every cell that
     reads them.
     """
-    return _Cut(trace, {trace.value(output).number for output in outputs}).steps()
+    return _Cut(trace, [trace.value(output).number for output in outputs]).steps()
 
 
 class _Cut:
     """The operations that are needed, and where each is computed: (phase, whether it is of a row)."""
 
-    def __init__(self, trace: Trace, wanted: set[int]) -> None:
+    def __init__(self, trace: Trace, wanted: list[int]) -> None:
         self.leaves, self.ops, self.wanted = trace.leaves, trace.builder.ops, wanted
         needed = set(wanted)
         for v in range(FIRST + len(self.ops) - 1, FIRST - 1, -1):
@@ -136,8 +136,12 @@ class _Cut:
         read = dict.fromkeys(a for v in order for a in self._op(v).args if a not in made)
         params = [a for a in read if a < FIRST and self.leaves[a].kind == "param"]
         reads = sorted(a for a in read if a not in set(params))
-        gives = [
-            v for v in mine if v in self.wanted or any(self.place.get(u) != at for u in self.users.get(v, ()))
+        own = set(mine)
+        gives = [v for v in dict.fromkeys(self.wanted) if v in own]  # first, and in the order of the result
+        gives += [
+            v
+            for v in mine
+            if v not in gives and any(self.place.get(u) != at for u in self.users.get(v, ()))
         ]
         return Stage(
             bool(at[1]), self._cell(order, reads, params, gives), tuple(reads), tuple(gives), tuple(params)
