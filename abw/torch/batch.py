@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import inspect
 import os
 import threading
@@ -135,7 +136,7 @@ class Batched:
                     raise AbwError("the model calls its own batched version", hint="call the model itself")
                 state, versions = torch.get_rng_state(), _versions(some)
                 begin = perf_counter()
-                run = partial(self._mini_batch, some, first, state)
+                run = partial(_uncollected, partial(self._mini_batch, some, first, state))
                 if self._verify:
                     self._verify -= 1
                     outputs, self._verified = verified(run, self.model, self._method, some, first, state)
@@ -325,6 +326,17 @@ def line_of(error: BaseException) -> str:
 def said(error: BaseException) -> str:
     """Return the text of an error."""
     return str(error) if isinstance(error, CannotTrace) else f"{type(error).__name__}: {error}"
+
+
+def _uncollected(run: Any) -> Any:
+    """Run a function without looking for cycles of objects: what is recorded has none, and is much."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return run()
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _versions(items: list[Any]) -> list[int]:

@@ -6,13 +6,12 @@ What was recorded is differentiated as that of programs is (`core/train/programs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from abw.core.exec.params import Params
-from abw.core.exec.values import single
 from abw.core.ir.network import Network
 from abw.core.policy.registry import get_policy
 from abw.core.program.lessons import Recorded
@@ -20,6 +19,7 @@ from abw.core.program.recording.values import BITS
 from abw.core.program.running.runner import BatchRunner
 from abw.core.train.backward import Half
 from abw.core.train.programs.gradients import ProgramBackward, output_name
+from abw.torch.once import Run, parts_of
 from abw.torch.outputs import Place, by_size, parted
 from abw.torch.recording.cells import Cells
 
@@ -27,7 +27,7 @@ from abw.torch.recording.cells import Cells
 class Passes:
     """The passes of mini-batches of one network, with a copy of its parameters in one vector.
 
-    `tensors`: its parameters and tables, in the order of their gradients.
+    `tensors`: its parameters and tables, in the order of their gradients; `last`: what has the memory.
     """
 
     def __init__(self, cells: Cells, network: Network, executor: str, threads: int | None) -> None:
@@ -37,7 +37,7 @@ class Passes:
         params = self._arrays().flattened()
         self._programs = ProgramBackward(params, get_policy("sufficient"), executor, threads)
         self._versions = cells.versions()
-        self._last: Half | None = None
+        self.last: Half | None = None
 
     def _arrays(self) -> Params:
         params = self._cells.arrays()
@@ -53,57 +53,40 @@ class Passes:
             self._programs.changed()
             self._versions = versions
         passes = self._programs.planned(recorded, {(n,): some for n, some in handles.items()})
-        self._last = self._programs.forward(passes)
-        return self._last
+        self.last = self._programs.forward(passes)
+        return self.last
 
     def backward(self, half: Half) -> list[torch.Tensor]:
         """Return the gradients of parameters and tables, from the written gradients of outputs."""
-        params = self._programs.params
-        found, self._last = self._programs.backward(half), None
-        vector, at, parts = single(found.vector(params)), 0, []
-        for tensor, value in zip(self.tensors, (*params.values, *params.tables), strict=True):
-            part = torch.from_numpy(vector[at : at + value.size].reshape(tuple(tensor.shape)))
-            at += value.size
+        found, self.last = self._programs.backward(half), None
+        parts = parts_of(found.vector(self._programs.params), [tensor.shape for tensor in self.tensors])
+        for tensor, part in zip(self.tensors, parts, strict=True):
             padding = self._cells.padding.get(id(tensor))
             if padding is not None:
                 part[padding] = 0
-            parts.append(part)
         return parts
 
+
+@dataclass
+class _Batch:
+    """A mini-batch of what was recorded, with a tensor for each place: see `Work`."""
+
+    passes: Passes
+    recorded: Recorded
+    places: Sequence[Place]
+
+    def begin(self) -> Half:
+        return self.passes.forward(self.recorded, by_size(self.places))
+
+    def parted(self, outputs: Mapping[str, Any]) -> list[Any]:
+        sizes = {place.size for place in self.places}
+        return parted(self.places, {n: outputs[output_name((n,))] for n in sizes})
+
     def waits(self, half: Half) -> bool:
-        """Whether `backward` can still be called: no other mini-batch has taken the memory."""
-        return half is self._last
+        return half is self.passes.last
 
-
-class Run(torch.autograd.Function):
-    """The outputs of a mini-batch: a tensor for each place, none of which is a view of another."""
-
-    @staticmethod
-    def forward(ctx: Any, passes: Passes, recorded: Recorded, places: Any, *tensors: torch.Tensor) -> Any:
-        """Compute what the places hold, in their stacked shapes."""
-        handles = by_size(places)
-        half = passes.forward(recorded, handles)
-        ctx.set_materialize_grads(False)
-        ctx.passes, ctx.half, ctx.recorded, ctx.places = passes, half, recorded, places
-        ctx.tensors, ctx.versions = tensors, [t._version for t in tensors]
-        rows = {n: np.array(half.values(output_name((n,)))) for n in handles}
-        return tuple(map(torch.from_numpy, parted(places, rows)))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        """Return the gradients of parameters and tables. Errors: RuntimeError if they were changed."""
-        passes, half, places = ctx.passes, ctx.half, ctx.places
-        if torch.is_grad_enabled():
-            raise RuntimeError("abw.torch.batch can be differentiated once: create_graph is not supported")
-        if [t._version for t in ctx.tensors] != ctx.versions:
-            raise RuntimeError("parameters of the model were changed between its forward and backward pass")
-        if not passes.waits(half):
-            half = passes.forward(ctx.recorded, by_size(places))
-        rows = {place.size: half.gradients[output_name((place.size,))] for place in places}
-        for part, gradient in zip(parted(places, rows), gradients, strict=True):
-            part[...] = 0 if gradient is None else gradient.detach().numpy()
-        parts = zip(ctx.tensors, passes.backward(half), strict=True)
-        return None, None, None, *[part if tensor.requires_grad else None for tensor, part in parts]
+    def backward(self, half: Half) -> list[torch.Tensor]:
+        return self.passes.backward(half)
 
 
 def learn(
@@ -115,9 +98,8 @@ def learn(
         alone = [place] if min(place.handles) >= 0 else []
         parts[place] = alone or [Place(place.size, [h], (place.size,)) for h in place.handles]
     wanted = [part for some in parts.values() for part in some if part.handles[0] >= 0]
-    found = (
-        dict(zip(wanted, Run.apply(passes, recorded, wanted, *passes.tensors), strict=True)) if wanted else {}
-    )
+    made = Run.apply(_Batch(passes, recorded, wanted), *passes.tensors) if wanted else ()
+    found = dict(zip(wanted, made, strict=True))
     for place, some in parts.items():
         if some[0] is place:
             place.tensor = found[place]

@@ -12,18 +12,19 @@ Needs PyTorch.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from abw.core import api
-from abw.core.exec.values import single
 from abw.core.graph.graph import Graph
 from abw.core.loaded import Given
 from abw.core.policy.registry import get_policy
 from abw.core.train.backward import Backward, Half
 from abw.core.train.checkpoint import named
+from abw.torch.once import Run, parts_of
 
 
 class Layer(torch.nn.Module):
@@ -81,23 +82,8 @@ class Layer(torch.nn.Module):
         return self._forward(instances)
 
     def _forward(self, instances: Given) -> Mapping[str, torch.Tensor]:
-        graph = self.model.graph(instances)
-        names = tuple(self.passes.training.losses)
-        values = _Run.apply(self, graph, *self._shared())
-        return dict(zip(names, values, strict=True))
-
-    def _versions(self) -> tuple[int, ...]:
-        return tuple(parameter._version for parameter in self._shared())
-
-    def _begin(self, graph: Graph) -> Half:
-        for shared, value in zip(self._shared(), self._values(), strict=True):
-            if shared.dtype != torch.float32 or shared.device.type != "cpu":
-                found = f"{shared.dtype} on {shared.device}"
-                raise RuntimeError(f"abw trains in float32 on the CPU, but a parameter is {found}")
-            if shared.data_ptr() != value.ctypes.data:  # PyTorch has moved it, as for other processes
-                value[...] = shared.detach().numpy()
-        self.passes.changed()  # what has been written to them since nobody tells
-        return self.passes.forward(self.passes.planned(graph))
+        values = Run.apply(_Graph(self, self.model.graph(instances)), *self._shared())
+        return dict(zip(self.passes.training.losses, values, strict=True))
 
     def _shared(self) -> list[torch.nn.Parameter]:
         return [self._parameters[name] for name in self.names.values()]
@@ -107,45 +93,30 @@ class Layer(torch.nn.Module):
         return (*params.values, *params.tables)
 
 
-class _Run(torch.autograd.Function):
-    """A mini-batch: begun forward, gone on with backward."""
+@dataclass
+class _Graph:
+    """A mini-batch of a layer: see `Work`."""
 
-    @staticmethod
-    def forward(ctx: Any, layer: Layer, graph: Graph, *parameters: torch.Tensor) -> Any:
-        half = layer._begin(graph)
-        ctx.layer, ctx.graph, ctx.half, ctx.versions = layer, graph, half, layer._versions()
-        return tuple(torch.from_numpy(np.array(half.values(name))) for name in half.gradients)
+    layer: Layer
+    graph: Graph
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        layer, half = ctx.layer, ctx.half
-        if layer._versions() != ctx.versions:
-            raise RuntimeError("the layer's parameters were changed between its forward and backward pass")
-        if not layer.passes.waits(half):  # another mini-batch took the memory: compute this one again
-            half = layer._begin(ctx.graph)
-        for rows, gradient in zip(half.gradients.values(), gradients, strict=True):
-            rows[...] = 0 if gradient is None else gradient.detach().numpy()
-        vector = single(layer.passes.backward(half).vector(layer.passes.params))
-        found, at = [], 0
-        for value in layer._values():
-            found.append(torch.from_numpy(vector[at : at + value.size].reshape(value.shape)))
-            at += value.size
-        if torch.is_grad_enabled():  # create_graph=True
-            found = _Once.apply(*(gradient.requires_grad_() for gradient in found))
-        return None, None, *found
+    def begin(self) -> Half:
+        layer = self.layer
+        for shared, value in zip(layer._shared(), layer._values(), strict=True):
+            if shared.dtype != torch.float32 or shared.device.type != "cpu":
+                found = f"{shared.dtype} on {shared.device}"
+                raise RuntimeError(f"abw trains in float32 on the CPU, but a parameter is {found}")
+            if shared.data_ptr() != value.ctypes.data:  # PyTorch has moved it, as for other processes
+                value[...] = shared.detach().numpy()
+        layer.passes.changed()  # what has been written to them since nobody tells
+        return layer.passes.forward(layer.passes.planned(self.graph))
 
+    def parted(self, outputs: Mapping[str, Any]) -> list[Any]:
+        return list(outputs.values())
 
-class _Once(torch.autograd.Function):
-    """Gradients that have none themselves.
+    def waits(self, half: Half) -> bool:
+        return self.layer.passes.waits(half)
 
-    PyTorch's `once_differentiable` refuses less: what depends on parameters alone is a constant to it, and a
-    penalty on gradients would add nothing.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return tuple(gradient.view_as(gradient) for gradient in gradients)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        raise RuntimeError("abw.torch.Layer can be differentiated once: second derivatives are not supported")
+    def backward(self, half: Half) -> list[torch.Tensor]:
+        passes, values = self.layer.passes, self.layer._values()
+        return parts_of(passes.backward(half).vector(passes.params), [value.shape for value in values])

@@ -43,14 +43,15 @@ def test_gradients_of_a_pytorch_loss_are_those_of_abws_own() -> None:
 
 
 def test_gradcheck() -> None:
-    from abw.torch.layer import _Run
+    from abw.torch.layer import _Graph
+    from abw.torch.once import Run
 
     made = layer(3)
     graph = made.model.graph(TREES)
     parameters = list(made.parameters())
 
     def run(*values: Any) -> Any:
-        return _Run.apply(made, graph, *values)
+        return Run.apply(_Graph(made, graph), *values)
 
     with pytest.warns(UserWarning, match="double precision"):
         # steps and tolerance are those that single precision allows

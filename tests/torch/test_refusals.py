@@ -149,5 +149,6 @@ def test_numbers_of_the_model_may_be_changed_between_calls():
 def test_gradients_of_gradients_are_refused():
     model, columns = five("tree")
     loss = sum(out.sum() for out in batch(model)(*columns))
+    gradients = torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
     with pytest.raises(RuntimeError, match="differentiated once"):
-        torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
+        sum(gradient.square().sum() for gradient in gradients).backward()

@@ -115,11 +115,7 @@ class Cells(CellLibrary):
 
     def given(self, tensor: torch.Tensor) -> Any:
         """Make a tensor of the instance a value. Errors: CannotTrace."""
-        held = self._given.get(id(tensor))
-        try:
-            version = tensor._version
-        except RuntimeError:  # in inference mode nothing is counted
-            version = -1
+        held, version = self._given.get(id(tensor)), version_of(tensor)
         if held is not None:
             if held[2] != version:
                 raise CannotTrace("a tensor is written in place after it was computed with")

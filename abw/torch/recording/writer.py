@@ -42,19 +42,14 @@ def write(region: Any, trace: Trace, args: tuple[Any, ...], symbols: list[Any], 
 
 class _Writer:
     def __init__(self, region: Any, trace: Trace, args: tuple[Any, ...], symbols: list[Any]) -> None:
-        self.region, self.cells, self.trace, self.args, self.symbols = (
-            region,
-            region.cells,
-            trace,
-            args,
-            symbols,
-        )
+        self.region, self.cells = region, region.cells
+        self.trace, self.args, self.symbols = trace, args, symbols
         self.scope: dict[str, Any] = {
             "Concat": Concat, "Flags": Flags, "Ints": Ints, "Stack": Stack, "Tensor": torch.Tensor,
             "alone": alone,
             "as_class": self.cells.as_class, "cells": self.cells, "given": self.cells.given, "mask": mask,
-            "repeat": repeat, "same_length": same_length,
-            "viewed": self.cells.viewed, "write": self.cells.write, "MismatchError": MismatchError, "int64": torch.int64,
+            "int64": torch.int64, "repeat": repeat, "same_length": same_length,
+            "viewed": self.cells.viewed, "write": self.cells.write, "MismatchError": MismatchError,
         }  # fmt: skip
         self.outputs: list[Traced] = []
         # The tensor that has the object of a value's name.
@@ -266,8 +261,8 @@ class _Writer:
         self.like |= dict.fromkeys(step.gives, first)
         inner = ", ".join(self.name[r] if self.row[r] else f"repeat({self.name[r]})" for r in step.reads)
         made = f"map({cell}, {inner})"
-        one = len(targets) == 1
-        self.lines.append(f"{', '.join(targets)} = " + (f"list({made})" if one else f"map(list, zip(*{made}))"))
+        rows = f"list({made})" if len(targets) == 1 else f"map(list, zip(*{made}))"
+        self.lines.append(f"{', '.join(targets)} = {rows}")
 
     def _back(self, t: Any) -> str:
         """Python that makes the result."""

@@ -139,9 +139,7 @@ class _Cut:
         own = set(mine)
         gives = [v for v in dict.fromkeys(self.wanted) if v in own]  # first, and in the order of the result
         gives += [
-            v
-            for v in mine
-            if v not in gives and any(self.place.get(u) != at for u in self.users.get(v, ()))
+            v for v in mine if v not in gives and any(self.place.get(u) != at for u in self.users.get(v, ()))
         ]
         return Stage(
             bool(at[1]), self._cell(order, reads, params, gives), tuple(reads), tuple(gives), tuple(params)
