@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import get_args
 
 from abw.core.base.errors import AbwError
-from abw.core.data.given.conform import conform
+from abw.core.data.derive import conform
 from abw.core.data.instances import Instances
 from abw.core.exec.precision import PRECISIONS, Precision
 from abw.core.exec.trained import load_weights, make_params

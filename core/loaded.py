@@ -16,11 +16,11 @@ from abw.core.base.errors import AbwError, InstanceError, did_you_mean
 from abw.core.base.parallel import overlapping
 from abw.core.base.progress import Clock, Quiet
 from abw.core.build.library import BuildTarget, Source, build_library
+from abw.core.data.derive import conform
 from abw.core.data.feed import open_feed
-from abw.core.data.given.conform import conform
 from abw.core.data.given.objects import read_objects, require_instances
 from abw.core.data.instances import Instances
-from abw.core.data.stream import Piece, chunk_piece, objects_piece
+from abw.core.data.read import Piece, chunk_piece, objects_piece
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params
 from abw.core.exec.precision import Precision

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from abw.core.base.locks import lock
+from abw.core.base.files import lock
 from abw.core.run.precompile import compile_parts
 from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides

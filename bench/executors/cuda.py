@@ -30,8 +30,8 @@ from abw.bench.options import (
 from abw.bench.process import Apart
 from abw.bench.rows import Row, Rows
 from abw.bench.workloads import Case, chosen_cases, files_of
-from abw.core.base.cores import usable_cores
 from abw.core.base.errors import AbwError
+from abw.core.base.parallel import usable_cores
 from abw.core.exec.cuda.available import open_device
 from abw.core.exec.cuda.backend import Kernels, Scheme
 from abw.core.exec.cuda.driver.compiled import SM_90

@@ -115,7 +115,7 @@ def serve(
 def _loading(spec: Path, changes: options.Changes, engine: Engine) -> Loading:
     """What an engine of a model loads."""
     overrides = changes.overrides()
-    from abw.core.base.cores import usable_cores
+    from abw.core.base.parallel import usable_cores
     from abw.core.script.items import format_of
     from abw.core.serve.settings import Loading
 

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from abw.core.base.errors import AbwError
-from abw.core.base.locks import module
+from abw.core.base.files import module
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # glibc's malloc.h
 _LARGEST_FROM_HEAP = 32 << 20  # the most that glibc accepts

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from abw.core.data.derive import field, floats, link
 from abw.core.data.instances import Instances, Link, Values
+from abw.core.data.intern import trained_ids, word_rows
 from abw.core.data.links import along
-from abw.core.data.lookup import trained_ids, word_rows
 from abw.core.graph.bytecode import Bytecode
 from abw.core.ir.model import Model
 from abw.core.ir.network import Network

@@ -16,8 +16,8 @@ from numba.core.compiler import Compiler
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
 
-from abw.core.base.compiling import compiling
 from abw.core.base.interrupts import finished_before_interrupt
+from abw.core.base.progress import compiling
 from abw.core.jit.addresses import ask
 from abw.core.jit.checkedcache import CheckedCache
 from abw.core.jit.inlined import part

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from abw.core.base.errors import AbwError
-from abw.core.data.lookup import hashed
+from abw.core.data.intern import hashed
 from abw.core.data.tensors import TRAINING, VOCABULARY, read_tensors
 from abw.core.ir.model import Table
 from abw.core.program.recording.values import Value

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from abw.core.base.cores import usable_cores
+from abw.core.base.parallel import usable_cores
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag, Reads, build_dag
 from abw.core.jit.decorators import is_compiled

@@ -17,12 +17,11 @@ from typing import Any, Generic, TypeVar
 from numpy.typing import NDArray
 
 import abw
-from abw.core.base.compiling import working
 from abw.core.base.files import refuse_overwrite
 from abw.core.base.parallel import overlapping
-from abw.core.base.progress import Clock, Progress, Quiet
+from abw.core.base.progress import Clock, Progress, Quiet, working
 from abw.core.data.feed import STDIN, Feed, Section
-from abw.core.data.stream import Bad, Chunk, Some
+from abw.core.data.read import Bad, Chunk, Some
 from abw.core.exec.trained import Owner, Trained
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph

@@ -17,7 +17,7 @@ from abw.core.base.errors import InstanceError
 from abw.core.base.progress import Clock, Progress
 from abw.core.data.feed import Feed, Head, Section, open_feed
 from abw.core.data.instances import Instances
-from abw.core.data.stream import Bad, Chunk
+from abw.core.data.read import Bad, Chunk
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params
 from abw.core.exec.precision import allowed

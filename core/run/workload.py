@@ -15,9 +15,8 @@ from abw.core.cell.hoist import hoist
 from abw.core.data.derive import with_derived
 from abw.core.data.feed import Feed, open_feed
 from abw.core.data.instances import Instances
-from abw.core.data.read import read
+from abw.core.data.read import Chunk, chunks, read
 from abw.core.data.readers.jsonl import schema_of_json
-from abw.core.data.stream import Chunk, chunks
 from abw.core.data.tensors import words_in
 from abw.core.data.vertices import with_room
 from abw.core.exec.interface import Executor

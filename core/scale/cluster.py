@@ -13,8 +13,8 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
-from abw.core.base.cores import usable_cores
 from abw.core.base.errors import AbwError, install
+from abw.core.base.parallel import usable_cores
 from abw.core.base.progress import Progress
 from abw.core.scale.worker import version_here
 

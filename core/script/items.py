@@ -8,7 +8,7 @@ from pathlib import Path
 from abw.core.base.errors import AbwError
 from abw.core.data.feed import Feed
 from abw.core.data.plain import Plain, plain, read_values
-from abw.core.data.stream import Chunk, chunks, chunks_by
+from abw.core.data.read import Chunk, chunks, chunks_by
 from abw.core.ir.formats import FORMATS
 from abw.core.store.outputs import LINES
 

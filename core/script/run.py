@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from abw.core.base.compiling import working
 from abw.core.base.errors import AbwError
-from abw.core.base.progress import Clock, Progress, Quiet
+from abw.core.base.progress import Clock, Progress, Quiet, working
 from abw.core.data.feed import Feed, Section, open_feed
 from abw.core.data.plain import Plain
-from abw.core.data.stream import Bad, Chunk
+from abw.core.data.read import Bad, Chunk
 from abw.core.exec.interface import Executor
 from abw.core.exec.precision import allowed
 from abw.core.exec.registry import get_executor, settings

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from abw.core.base.errors import AbwError
-from abw.core.base.files import DRAFT, home, write_text, writing
-from abw.core.base.locks import lock, locked, opened
+from abw.core.base.files import DRAFT, home, lock, locked, opened, write_text, writing
 
 # The file in which the largest number is kept when its folder is discarded.
 LAST = ".last"

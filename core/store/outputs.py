@@ -21,10 +21,9 @@ import orjson
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
-from abw.core.base.files import writing
+from abw.core.base.files import open_alone, writing
 from abw.core.base.interrupts import finished_before_interrupt
-from abw.core.base.locks import open_alone
-from abw.core.data.stream import Bad
+from abw.core.data.read import Bad
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import AS_IT_IS, Answer, Model
 from abw.core.store.arrays import ArrayFile, HeldArrays, write_npz, write_safetensors

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, InstanceError, number_of
-from abw.core.data.stream import Piece
+from abw.core.data.read import Piece
 from abw.core.store.outputs import Column, Output
 
 Floats = NDArray[np.float32]

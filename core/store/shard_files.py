@@ -23,9 +23,9 @@ from typing import IO, Any
 import numpy as np
 import xxhash
 
-from abw.core.base.cores import usable_cores
 from abw.core.base.errors import AbwError
 from abw.core.base.files import DRAFT, file_hash, read_json, replacing, write_json, writing
+from abw.core.base.parallel import usable_cores
 from abw.core.data.feed import Section
 from abw.core.data.tensors import read_tensors
 from abw.core.store.arrays import ArrayFile

@@ -8,8 +8,8 @@ import shutil
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 
-from abw.core.base.cores import usable_cores
 from abw.core.base.errors import install
+from abw.core.base.parallel import usable_cores
 from abw.core.exec.cuda.available import Finding, inspect
 
 

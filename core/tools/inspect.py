@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.cores import usable_cores
 from abw.core.base.errors import AbwError
 from abw.core.base.memory import available_memory
+from abw.core.base.parallel import usable_cores
 from abw.core.cell.program import cell_program
 from abw.core.data.tensors import reader_bytes
 from abw.core.exec.cpu.partition import shared_out

@@ -12,10 +12,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.cores import usable_cores
+from abw.core.base.parallel import usable_cores
 from abw.core.data.instances import Instances
-from abw.core.data.permute import permuted
 from abw.core.data.tensors import reader_bytes
+from abw.core.data.vertices import permuted
 from abw.core.exec.lower.rows import row_floats
 from abw.core.grad.network import training_network
 from abw.core.plan.plan import outputs_to_keep, plan

@@ -21,7 +21,7 @@ from abw.core.base.interrupts import finished_before_interrupt, often_held
 from abw.core.base.parallel import OneAhead
 from abw.core.base.progress import Progress
 from abw.core.data.instances import Instances
-from abw.core.data.permute import permuted, vertices_of
+from abw.core.data.vertices import permuted, vertices_of
 from abw.core.exec.gradient import Gradient
 from abw.core.exec.params import Params
 from abw.core.ir.network import Network

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError, Problem, Span, SpecError
 from abw.core.data.derive import field, floats, link
 from abw.core.data.instances import Instances
+from abw.core.data.intern import word_rows
 from abw.core.data.links import along
-from abw.core.data.lookup import word_rows
 from abw.core.data.vertices import INDEX, Columns, FieldColumn, given_link
 from abw.core.graph.growing.decide import allowed
 from abw.core.ir.growth import Decision, Number

@@ -19,7 +19,7 @@ from tests.cli.conftest import Abw
 FOLDERS = ("cli", "core", "pqtree", "viz", "bench")
 # Files that name what only POSIX has, and why that is no harm.
 GUARDED = {
-    "core/base/cores.py": "asks first whether it is there",
+    "core/base/parallel.py": "asks first whether it is there",
     "core/base/memory.py": "after Windows was asked",
     "core/store/shard_files.py": "asks first whether it is there",
     "bench/serving/serve.py": "refuses to run where there is no /proc",
@@ -112,7 +112,7 @@ from tests.cli import posixless
 posixless.forget_posix()
 from abw.core.base.errors import AbwError
 from abw.core.base.files import replacing
-from abw.core.base.locks import UNIX
+from abw.core.base.files import UNIX
 from abw.core.store.folders import held
 assert not UNIX
 folder, file = Path(sys.argv[1]), Path(sys.argv[1]) / "file"

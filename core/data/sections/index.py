@@ -18,9 +18,9 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from abw.core.base.cores import usable_cores
 from abw.core.base.errors import AbwError
 from abw.core.base.files import read_json, replacing
+from abw.core.base.parallel import usable_cores
 from abw.core.data.feed import Section, open_data
 from abw.core.data.sections.begins import START, Place, begins, left_over
 

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.base.cores import usable_cores
+from abw.core.base.parallel import usable_cores
 from abw.core.exec.cpu import partition
 from abw.core.exec.cpu.launch import Launcher, Walking
 from abw.core.exec.cpu.llvm.walker import WALKS

@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from abw.core.base.cores import current_core, leave
 from abw.core.base.interrupts import finished_before_interrupt
+from abw.core.base.parallel import current_core, leave
 
 # The most pieces of work that are done alone after one for which another thread had no core.
 LONGEST_REST = 64

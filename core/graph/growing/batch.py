@@ -6,8 +6,8 @@ import numpy as np
 
 from abw.core.data.derive import field, floats, link
 from abw.core.data.instances import Instances, Ints, Link
+from abw.core.data.intern import trained_ids, word_rows
 from abw.core.data.links import along
-from abw.core.data.lookup import trained_ids, word_rows
 from abw.core.data.vertices import INDEX, INSTANCE, KIND, Columns, FieldColumn, one_edge
 from abw.core.graph.bind import Binding, only
 from abw.core.graph.equal.dedup import first_rows

@@ -25,8 +25,7 @@ from abw.core.ir.shapes import ShapeError
 from abw.core.spec.cells.builder import Builder, Listed, Number, Operand, Value
 from abw.core.spec.text.document import COMMAS, Scalar
 from abw.core.spec.text.report import Report
-from abw.core.spec.text.sizes import Dims, expression
-from abw.core.spec.text.tokens import EXPRESSION, Cursor, ExpressionError, Token, tokenize
+from abw.core.spec.text.sizes import EXPRESSION, Cursor, Dims, ExpressionError, Token, expression, tokenize
 
 _COUNTS = ("no argument", "one argument", "two arguments", "three arguments", "four arguments")
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")

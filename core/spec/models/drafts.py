@@ -9,18 +9,16 @@ from pathlib import Path
 
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.cell import Cell, Shape
-from abw.core.ir.model import SIMPLE, Attention, Reduction, Where
+from abw.core.ir.model import ATTENDED, SIMPLE, Attention, Reduction, Where
 from abw.core.ir.schema import Schema
 from abw.core.spec.cells.files import CellFile, make, read_cell
-from abw.core.spec.keys.model import OF_CELLS, REDUCTIONS, TYPE
-from abw.core.spec.models import attention
+from abw.core.spec.keys.model import ATTEND, OF_CELLS, REDUCTIONS, TYPE
 from abw.core.spec.models.sources import Layer, parse_conditions
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar
 from abw.core.spec.text.fields import Reach
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.sizes import Dims, size
-from abw.core.spec.text.tokens import ExpressionError
+from abw.core.spec.text.sizes import Dims, ExpressionError, size
 
 MOST_LAYERS = 1000
 # Kinds that a message names.
@@ -171,11 +169,9 @@ def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, cells: Cells
     bound = node.get(reduction) if reduction else node.get("inputs")
     inputs = fields.mapping(bound, f"{reduction or 'inputs'} of {what}", report)
     written = inputs.items if inputs else ()
-    if reduction == attention.KEY:
-        draft.reduction = attention.read_attention(
-            inputs or Mapping((), node.where), what, cells.dims, report
-        )
-        written = tuple((k, v) for name in attention.SOURCES for k, v in written if k.text == name)
+    if reduction == ATTEND_KEY:
+        draft.reduction = read_attention(inputs or Mapping((), node.where), what, cells.dims, report)
+        written = tuple((k, v) for name in ATTENDED for k, v in written if k.text == name)
     elif reduction:
         draft.reduction = next(name for name in SIMPLE if name == reduction)
     for name, value in written:
@@ -184,10 +180,10 @@ def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, cells: Cells
         else:
             draft.whole = False
     if reduction:
-        one = {attention.OUTPUT: attention.SOURCES[0]}
-        draft.reduced = one if reduction == attention.KEY else {name: name for name in draft.bindings}
+        one = {ATTEND_OUTPUT: ATTENDED[0]}
+        draft.reduced = one if reduction == ATTEND_KEY else {name: name for name in draft.bindings}
         draft.outputs = dict.fromkeys(draft.reduced)
-        if inputs and not inputs.items and reduction != attention.KEY:
+        if inputs and not inputs.items and reduction != ATTEND_KEY:
             report.add(f"{what} has nothing to reduce", inputs.where, f"{reduction}: {{h: link.h}}")
     draft.whole &= bool(found) and (inputs is not None or not reduction)
     return draft
@@ -284,3 +280,49 @@ def _sizes(draft: TypeDraft, file: CellFile, written: Scalar, cells: Cells) -> N
             report.add(f"dim '{name}' of {file.shown} has no size", written.where, hint)
     whole = {name: value for name, value in outputs.items() if value is not None}
     return whole if len(whole) == len(outputs) else None
+
+
+ATTEND_KEY = "attend"
+# Its only output.
+ATTEND_OUTPUT = "y"
+# What it might be expected to have, and has elsewhere.
+_MASKS = ("mask", "where")
+
+
+def read_attention(node: Mapping, what: str, dims: Dims, report: Report) -> Attention:
+    """The section's options; sources are read by who reads those of all types."""
+    masks = [key for name in _MASKS if (key := node.key(name))]
+    waived = [key.text for key in masks]
+    entries = ATTEND.entries(node, f"{ATTEND_KEY} of {what}", report, waived=waived, of=f" of {what}")
+    for key in masks:
+        hint = "neighbours are masked by the `where` of the types of keys and values, pairs by a link"
+        report.add(f"{ATTEND_KEY} of {what} has no {key.text} of its own", key.where, hint)
+    written = entries.get("heads")
+    heads = size(written, dims, f"heads of {what}", report) if written else None
+    scaled, score = entries.truth("scaled"), entries.word("score", "unknown score")
+    added = score is not None and score.text == "added"
+    if added and scaled and (key := node.key("scaled")):
+        report.add("only products are scaled", key.where, "leave it out, or the score")
+    return Attention(heads.value if heads else 1, scaled is not False and not added, added)
+
+
+def check_shapes(
+    attention: Attention, shapes: Names[str, Shape | None], locations: Names[str, Scalar], report: Report
+) -> None:
+    """See that all are vectors, query and keys of one size, and that the heads divide them evenly."""
+    keys = shapes["keys"] or shapes["query"]
+    for name in ("query", "keys"):
+        shape = shapes[name]
+        if shape is not None and len(shape) != 1:
+            report.add(f"{name} must be vectors, not {list(shape)}", locations[name].where)
+        elif shape is not None and shape != keys:
+            message = f"the query has {list(shape)} numbers, the keys have {list(keys or ())}"
+            report.add(message, locations[name].where, "a score wants as many of both")
+    for name in ("keys", "values"):
+        shape = shapes[name]
+        if shape is not None and len(shape) == 1 and shape[0] % attention.heads:
+            message = f"{attention.heads} heads cannot share {shape[0]} numbers of {name} evenly"
+            report.add(message, locations[name].where, "take a number of heads that divides them")
+    values = shapes["values"]
+    if values is not None and len(values) != 1:
+        report.add(f"values must be vectors, not {list(values)}", locations["values"].where)

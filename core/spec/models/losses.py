@@ -26,7 +26,7 @@ from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Node, Scalar, Sequence
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.tokens import ExpressionError, noting
+from abw.core.spec.text.sizes import ExpressionError, noting
 
 # The metrics of each kind of loss, the usual one first.
 _OF_KINDS: Mapping[str, tuple[MetricName, ...]] = {

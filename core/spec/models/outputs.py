@@ -22,7 +22,7 @@ from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.fields import Reach
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.tokens import noting
+from abw.core.spec.text.sizes import noting
 
 # What no output can be called: in a .safetensors it is no tensor.
 RESERVED = "__metadata__"

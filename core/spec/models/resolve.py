@@ -24,7 +24,7 @@ from abw.core.spec.models.drafts import TypeDraft, kinds_text, named
 from abw.core.spec.models.sources import LinkPath, Lookup, PathStep, parse_source
 from abw.core.spec.text.document import Scalar
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.tokens import ExpressionError, noting
+from abw.core.spec.text.sizes import ExpressionError, noting
 
 HOLDS: Mapping[str, Callable[[int, int], bool]] = {
     "==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from abw.core.ir.schema import Comparison
-from abw.core.spec.text.tokens import PATH, Cursor, ExpressionError, Token, tokenize
+from abw.core.spec.text.sizes import PATH, Cursor, ExpressionError, Token, tokenize
 
 Layer = Literal["below", "last"]
 LAYERS: tuple[Layer, ...] = ("below", "last")

@@ -17,7 +17,6 @@ import re
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Names
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from abw.core.base.errors import Span
@@ -28,8 +27,16 @@ from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Node, Scalar, Sequence
 from abw.core.spec.text.fields import Reach
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.sizes import Dims, expression
-from abw.core.spec.text.tokens import EXPRESSION, Cursor, ExpressionError, Token, parsed, tokenize
+from abw.core.spec.text.sizes import (
+    EXPRESSION,
+    Cursor,
+    Dims,
+    ExpressionError,
+    Token,
+    expression,
+    noting,
+    tokenize,
+)
 
 _TENSORS = re.compile(r"(?P<blank>\s+) | (?P<name>[^\s()\[\],+]+) | (?P<sign>.)", re.VERBOSE | re.DOTALL)
 
@@ -69,8 +76,9 @@ def read_weights(
     for name, text, where in _entries(entries.items("map"), owners, report):
         if name in values:
             report.add(f"'{name}' is mapped twice", where, "one value for each")
-        elif expr := parsed(partial(_parse, dims=dims), text, report):
-            values[name] = Value(expr, text.text, text.where)
+        else:
+            with noting(text, report):
+                values[name] = Value(_parse(text.text, dims), text.text, text.where)
     ignore = _patterns(entries.get("ignore"), report)
     section = key.where if key else None
     if given or not file:

@@ -7,6 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from abw.core.ir.cell import Param, Port, Shape
 from abw.core.ir.model import (
+    ATTENDED,
     QUERY,
     SPREADS,
     Attention,
@@ -17,15 +18,14 @@ from abw.core.ir.model import (
     ParamSource,
     TableSource,
 )
-from abw.core.spec.models import attention
-from abw.core.spec.models.drafts import TypeDraft, named
+from abw.core.spec.models.drafts import ATTEND_KEY, ATTEND_OUTPUT, TypeDraft, check_shapes, named
 from abw.core.spec.models.resolve import Conditions, Resolved, Resolver, coexist, same_vertices
 from abw.core.spec.models.sources import parse_reference
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Scalar
 from abw.core.spec.text.report import suggest
-from abw.core.spec.text.tokens import ExpressionError
+from abw.core.spec.text.sizes import ExpressionError
 
 # By type number and input: how it is written, and what it means.
 Wires = dict[tuple[int, str], tuple[Scalar, list[Resolved]]]
@@ -51,7 +51,7 @@ def _reduction(draft: TypeDraft, wires: Wires, resolver: Resolver) -> None:
     report = resolver.report
     first: tuple[NodeSource, dict[str, list[Conditions]]] | None = None
     for name in draft.bindings:
-        single = isinstance(draft.reduction, Attention) and name == attention.SOURCES[QUERY]
+        single = isinstance(draft.reduction, Attention) and name == ATTENDED[QUERY]
         if (draft.number, name) not in wires or single:
             continue
         text, found = wires[draft.number, name]
@@ -60,7 +60,7 @@ def _reduction(draft: TypeDraft, wires: Wires, resolver: Resolver) -> None:
         simple = isinstance(draft.reduction, str)
         what = f"a {draft.reduction}" if simple else "an attention"
         if not isinstance(source, NodeSource) or not source.hops:
-            message = f"{draft.reduction if simple else attention.KEY} needs a link to what it reduces"
+            message = f"{draft.reduction if simple else ATTEND_KEY} needs a link to what it reduces"
             hint = "link.output comes first, a default may follow: arcs.h or h0"
             if isinstance(source, FieldSource):
                 hint = "fields are reduced as the outputs of a type: of a cell that takes them"
@@ -74,7 +74,7 @@ def _reduction(draft: TypeDraft, wires: Wires, resolver: Resolver) -> None:
         elif any(not same_vertices(where[kind], first[1][kind]) for kind in where):
             message = f"what {what} reads must be there on the same vertices"
             report.add(message, location, "types with the same kinds and conditions give it")
-        elif isinstance(draft.reduction, Attention) and name != draft.reduced[attention.OUTPUT] and found[1:]:
+        elif isinstance(draft.reduction, Attention) and name != draft.reduced[ATTEND_OUTPUT] and found[1:]:
             hint = "the default after `or` of `values` applies without neighbours"
             report.add(f"the {name} have no default", text.at(found[1].at, len(found[1].text)), hint)
         elif draft.reduction in SPREADS and found[1:]:
@@ -130,8 +130,8 @@ def _reduced_shapes(wires: Wires, resolver: Resolver) -> None:
                 draft.ports["query"] = like
                 waiting.remove((draft, "query"))
             locations = {name: text for name, (_, text) in draft.bindings.items()}
-            shapes_of = {name: draft.ports.get(name) for name in attention.SOURCES}
-            attention.check_shapes(draft.reduction, shapes_of, locations, report)
+            shapes_of = {name: draft.ports.get(name) for name in ATTENDED}
+            check_shapes(draft.reduction, shapes_of, locations, report)
     if len(report):
         return
     for draft, name in waiting:

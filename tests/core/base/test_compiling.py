@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from abw.core.base import compiling as module
-from abw.core.base.compiling import compiling, working
-from abw.core.base.progress import Clock, SpanClock
+from abw.core.base import progress as module
+from abw.core.base.progress import Clock, SpanClock, compiling, working
 from abw.core.data.intern import intern, number_pieces
 from abw.core.jit.decorators import njit
 from abw.core.run import streaming

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from abw.core.data.instances import Instances, Ints
-from abw.core.data.lookup import word_rows
+from abw.core.data.intern import word_rows
 from abw.core.ir.model import Table
 
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from abw.core.base.errors import AbwError, DataError
-from abw.core.data.given.conform import conform
+from abw.core.data.derive import conform
 from abw.core.data.given.graphs import from_networkx, from_pyg
 from abw.core.data.given.objects import read_objects
 from abw.core.data.instances import Instances

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from abw.core.data.instances import Instances
-from abw.core.data.permute import permuted
 from abw.core.data.read import read
+from abw.core.data.vertices import permuted
 
 DATA = Path(__file__).parents[3] / "specs" / "data"
 

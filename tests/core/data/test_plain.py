@@ -17,8 +17,7 @@ from abw.core.base.errors import DataError
 from abw.core.data.feed import ALL, Feed, open_feed
 from abw.core.data.given.objects import read_objects
 from abw.core.data.plain import plain, read_values
-from abw.core.data.read import read
-from abw.core.data.stream import chunks_by
+from abw.core.data.read import chunks_by, read
 from tests.core.data.test_objects import same, trees
 
 FILES = {

@@ -13,9 +13,8 @@ from safetensors.numpy import save_file
 import abw
 from abw.core.base.errors import AbwError
 from abw.core.data.feed import open_feed
-from abw.core.data.read import read
+from abw.core.data.read import chunks, read
 from abw.core.data.readers.jsonl import schema_of_json
-from abw.core.data.stream import chunks
 from tests.core.data import oracle
 
 SPEC = """

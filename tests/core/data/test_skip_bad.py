@@ -18,7 +18,7 @@ from abw.core.api import LoadedModel, load
 from abw.core.data.derive import field
 from abw.core.data.feed import Feed, open_feed
 from abw.core.data.instances import Instances
-from abw.core.data.stream import chunks
+from abw.core.data.read import chunks
 
 CUTS = int(os.environ.get("ABW_CUTS", "12"))
 SPECS = {

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from abw.core.base.errors import DataError
 from abw.core.data.feed import Feed, open_feed
 from abw.core.data.instances import Instances
-from abw.core.data.read import read
+from abw.core.data.read import Chunk, chunks, read
 from abw.core.data.readers.jsonl import schema_of_json
-from abw.core.data.stream import Chunk, chunks
 from abw.core.ir.schema import Schema
 from tests.core.data import oracle
 

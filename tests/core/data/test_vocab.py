@@ -8,7 +8,7 @@ import pytest
 
 from abw.core.base.errors import DataError, Span
 from abw.core.data.instances import Instances
-from abw.core.data.lookup import trained_ids
+from abw.core.data.intern import trained_ids
 from abw.core.data.read import read
 from abw.core.ir.model import Table, Vocabulary
 from tests.core.data.rows import table_rows

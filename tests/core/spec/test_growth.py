@@ -13,7 +13,7 @@ from abw.core.ir.growth import Test as Condition
 from abw.core.ir.phases import phases_of
 from abw.core.ir.schema import Hop
 from abw.core.spec.models.growing.clauses import parse_tests, parse_value
-from abw.core.spec.text.tokens import ExpressionError
+from abw.core.spec.text.sizes import ExpressionError
 from tests.core.spec.writing import Folder, edited, marks_of, unmark
 
 PARSER = """\

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from abw.core.base.errors import AbwError
-from abw.core.base.locks import locked
+from abw.core.base.files import locked
 from abw.core.store.folders import ABANDONED, LAST, begin_folder, discard, new_folder
 from abw.core.store.runs import REPORT, find_run, list_runs, save_report
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from abw.core.base.errors import AbwError
 from abw.core.data.feed import open_feed
-from abw.core.data.read import read
+from abw.core.data.read import chunks, read
 from abw.core.data.readers.jsonl import schema_of_json
-from abw.core.data.stream import chunks
 from abw.core.ir.model import Model
 from abw.core.run.workload import Networks, open_model, open_networks, open_workload
 from abw.core.spec.load import Overrides

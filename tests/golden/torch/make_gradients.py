@@ -30,7 +30,7 @@ from make_gallery import AttentiveTree, Translation, pairs, vocabulary  # type: 
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from abw.core.data.lookup import hashed
+from abw.core.data.intern import hashed
 from abw.core.exec.params import init_params
 from abw.core.graph.cells import cell_network
 from abw.core.run.workload import open_model

@@ -7,8 +7,8 @@ from pathlib import Path
 import llvmlite
 import llvmlite.binding as llvm
 
-from abw.core.base.compiling import compiling
 from abw.core.base.interrupts import finished_before_interrupt
+from abw.core.base.progress import compiling
 from abw.core.exec.codecache import cache_path, read_cache, write_cache
 from abw.core.exec.cpu.target import Target
 

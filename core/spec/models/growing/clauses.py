@@ -18,7 +18,7 @@ from typing import cast
 from abw.core.ir.growth import How
 from abw.core.ir.schema import Comparison
 from abw.core.spec.models.sources import COMPARISONS, LinkPath, parse_path
-from abw.core.spec.text.tokens import Cursor, ExpressionError, Kind, Token
+from abw.core.spec.text.sizes import Cursor, ExpressionError, Kind, Token
 
 PATTERN = re.compile(
     r"""(?P<blank>\s+) | (?P<number>-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)

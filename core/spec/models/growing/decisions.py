@@ -10,7 +10,7 @@ from abw.core.spec.models.growing.places import Scope, Scopes
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.tokens import ExpressionError, noting
+from abw.core.spec.text.sizes import ExpressionError, noting
 
 # How one of several scores is chosen, or some are.
 _SCORED = CHOICE.without("allow").keys

@@ -16,7 +16,7 @@ from abw.core.spec.models.sources import LinkPath, PathStep
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Scalar
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.tokens import ExpressionError, Token, noting
+from abw.core.spec.text.sizes import ExpressionError, Token, noting
 
 THIS = "this"
 

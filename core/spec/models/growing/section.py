@@ -32,7 +32,7 @@ from abw.core.spec.models.wiring import Wires
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
 from abw.core.spec.text.report import Report, suggest
-from abw.core.spec.text.tokens import ExpressionError, noting
+from abw.core.spec.text.sizes import ExpressionError, noting
 
 Tables = Names[str, tuple[int, Table | None]]
 # What no link, field or decision of a growing kind can be called.

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from abw.core.base.cores import current_core, leave
+from abw.core.base.parallel import current_core, leave
 from abw.core.exec.cpu import team
 from abw.core.exec.cpu.team import LONGEST_REST, Team
 

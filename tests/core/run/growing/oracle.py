@@ -18,7 +18,7 @@ from abw.core.cell.evaluate import run_cell
 from abw.core.data.derive import field as field_of
 from abw.core.data.derive import link as link_of
 from abw.core.data.instances import Instances
-from abw.core.data.lookup import word_rows
+from abw.core.data.intern import word_rows
 from abw.core.exec.params import Params
 from abw.core.ir.growth import MEMBER, Clause, Decision, GrowingKind, Number, Place
 from abw.core.ir.growth import Test as Condition

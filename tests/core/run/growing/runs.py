@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from abw.core.data.instances import Instances
-from abw.core.data.lookup import word_rows
+from abw.core.data.intern import word_rows
 from abw.core.exec.blas.executor import BlasExecutor
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.njit.executor import NjitExecutor
