@@ -11,11 +11,10 @@ from abw.core.policy.reverse import reversed_dag, reversed_schedule
 from abw.core.policy.rules.agenda import Agenda
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.rules.depth import Depth
-from abw.core.policy.rules.frugal import Frugal
 from abw.core.policy.rules.linear import Linear
 from abw.core.policy.rules.phases import Phases
 from abw.core.policy.rules.sufficient import Sufficient
-from abw.core.policy.rules.weight import SHARE, Weight
+from abw.core.policy.rules.weight import PATH, SHARE, Weight
 from abw.core.policy.schedule import Policy, Schedule
 from abw.core.policy.search.repaired import Repaired
 from abw.core.policy.search.search import Search
@@ -43,7 +42,7 @@ _MAKE: dict[str, Callable[..., Policy]] = {
     "phases": Phases,
     "sufficient": Sufficient,
     "critical": Critical,
-    "critical-free": Frugal,
+    "critical-free": lambda **options: Weight(PATH, **options),
     "share": lambda **options: Weight(SHARE, free=False, **options),
     "share-free": lambda **options: Weight(SHARE, **options),
     "weight": lambda **options: Weight(free=False, **options),

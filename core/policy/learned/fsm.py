@@ -41,6 +41,7 @@ from abw.core.policy.rules.frontier import (
 )
 from abw.core.policy.rules.remaining import Remaining, start_remaining, step_remaining
 from abw.core.policy.rules.weight import (
+    WEIGHT,
     Weights,
     freest,
     no_weights,
@@ -220,7 +221,7 @@ def _run(
         if s < 0 and not ruled:
             return -1
         if ruled:
-            note_weights(frontier, weights)
+            note_weights(frontier, weights, WEIGHT)
         if s >= 0:
             a = int(action[s])
         else:

@@ -14,9 +14,8 @@ from abw.core.policy.cost import Cost, cost_of, counting, least_cost
 from abw.core.policy.reverse import reversed_dag, reversed_schedule
 from abw.core.policy.rules.critical import Critical, Paths, critical_type, start_paths, step_paths
 from abw.core.policy.rules.frontier import Batches, Edges, Frontier, begin, execute, record, to_schedule
-from abw.core.policy.rules.frugal import Frugal
 from abw.core.policy.rules.sufficient import Sufficient
-from abw.core.policy.rules.weight import SHARE, Weight
+from abw.core.policy.rules.weight import PATH, SHARE, Weight
 from abw.core.policy.schedule import Schedule
 from abw.core.policy.search.beam import LESS, search
 from abw.core.policy.search.repair import repair
@@ -116,7 +115,7 @@ class Search:
 
     def _directed(self, graph: Dag, turned: bool, cost: Cost, best: Found) -> Found:
         """The better one of what is known and what is found in one direction."""
-        others = (Critical(), Frugal(self.cost), Sufficient()) if self.both else ()
+        others = (Critical(), Weight(PATH, cost=self.cost), Sufficient()) if self.both else ()
         for rule in (Weight(SHARE, free=False), *others):
             start = rule.schedule(graph)
             best = _cheaper(best, reversed_schedule(start) if turned else start, cost)

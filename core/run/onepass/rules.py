@@ -16,7 +16,6 @@ from abw.core.policy.registry import Reversed
 from abw.core.policy.rules.agenda import Agenda
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.rules.depth import Depth
-from abw.core.policy.rules.frugal import Frugal
 from abw.core.policy.rules.phases import Phases
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.policy.rules.weight import Weight
@@ -49,12 +48,12 @@ def rule_of(policy: Policy, order: NDArray[np.int32] | None) -> Rule | None:
         case Critical():
             return Rule((schedule.successors, schedule.path_lengths, schedule.critical))
         case Weight(cost=None):
-            return _weighed({at.POWER: policy.power, at.FREE: policy.free, at.FRUGAL: 0})
-        case Frugal(cost=None):
-            return _weighed({at.FREE: 1, at.FRUGAL: 1})
+            lengths = weighing.heights if policy.free else schedule.path_lengths
+            numbers = {at.POWER: policy.power, at.FREE: policy.free}
+            return Rule((schedule.successors, lengths, weighing.scored), numbers=numbers)
         case Sufficient():
             return Rule((schedule.successors, weighing.sufficient), numbers={at.DIRECT: policy.direct})
-        case Reversed(policy=Critical() | Weight() | Frugal() | Sufficient()):
+        case Reversed(policy=Critical() | Weight() | Sufficient()):
             found = rule_of(policy.policy, order)
             if found is not None:
                 first, *rest = found.stages
@@ -62,12 +61,6 @@ def rule_of(policy: Policy, order: NDArray[np.int32] | None) -> Rule | None:
         case FsmPolicy():
             return _machine(policy)
     return None
-
-
-def _weighed(numbers: Mapping[int, int]) -> Rule:
-    """The stages of a rule that weighs nodes."""
-    lengths = weighing.heights if numbers[at.FREE] else schedule.path_lengths
-    return Rule((schedule.successors, lengths, weighing.scored), numbers=numbers)
 
 
 def _machine(policy: FsmPolicy) -> Rule:

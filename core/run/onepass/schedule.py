@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from abw.core.graph.bounds import _chains, _deepen
 from abw.core.graph.edges import _consumers
 from abw.core.jit.addresses import (
@@ -23,6 +26,9 @@ from abw.core.policy.rules.frontier import Batches, Edges, Frontier, enqueue
 from abw.core.policy.rules.phases import _fill_types
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, full, take
+
+Ints = NDArray[np.int32]
+Graph = tuple[Ints, Ints, Ints, Ints]
 
 
 @fragment
@@ -181,10 +187,7 @@ def path_lengths(words: int) -> int:
     for v in range(n):
         length[v] = 0
     found = _chains(
-        ints_at(state[at.NODE_AT], n),
-        ints_at(state[at.SUCC_PTR], n + 1),
-        ints_at(state[at.SUCC], state[at.EDGES]),
-        ints_at(state[at.INDEGREE], n),
+        *graph(words),
         none,
         ints_at(way, n),
         ints_at(resume, n),
@@ -196,26 +199,61 @@ def path_lengths(words: int) -> int:
 
 
 @fragment
-def _size(words: int, ground: int) -> int:
-    """Where it lies how many batches a schedule has."""
+def graph(words: int) -> Graph:
+    """What rules read of the graph: types, consumers, in-degrees."""
     state = longs_at(words, at.WORDS)
-    return ground + 8 * state[at.NODES] + 28 * state[at.TYPES] + 8  # type: ignore[no-any-return]
+    n = state[at.NODES]
+    return (
+        ints_at(state[at.NODE_AT], n),
+        ints_at(state[at.SUCC_PTR], n + 1),
+        ints_at(state[at.SUCC], state[at.EDGES]),
+        ints_at(state[at.INDEGREE], n),
+    )
+
+
+@fragment
+def recorded(words: int) -> Graph:
+    """The arrays of a schedule without batches, whose number is the low half of the word `BATCHES`."""
+    state = longs_at(words, at.WORDS)
+    n = state[at.NODES]
+    state[at.BATCHES] = 0
+    return (
+        ints_at(state[at.BATCH_TYPE], n),
+        ints_at(state[at.BATCH_PTR], n + 1),
+        ints_at(state[at.BATCH_NODES], n),
+        ints_at(words + 8 * at.BATCHES, 1),
+    )
+
+
+@fragment
+def started(words: int, ground: int) -> Frontier:
+    """The frontier before the first batch, (2, n) and three rows of zeros behind these (T,)."""
+    state = longs_at(words, at.WORDS)
+    n, types, below = state[at.NODES], state[at.TYPES], ground + 8 * state[at.NODES]
+    frontier = Frontier(
+        ints_at(ground, n),
+        ints_at(ground + 4 * n, n),
+        ints_at(below, types),
+        ints_at(below + 4 * types, types),
+        ints_at(below + 8 * types, types),
+    )
+    enqueue(ints_at(state[at.NODE_AT], n), ints_at(state[at.INDEGREE], n), frontier)
+    return frontier
 
 
 @fragment
 def _ground(words: int) -> int:
-    """Room for a frontier, (2, n), the paths from it, (6, T) of zeros, a state of an FSM (T + 2,), the size
-    of a schedule, and for that; where it lies, 0 without room.
+    """Room for a frontier, (2, n), the paths from it, (6, T) of zeros, a state of an FSM (T + 2,), and for a
+    schedule; where it lies, 0 without room.
     """
     state = longs_at(words, at.WORDS)
     n, types = state[at.NODES], state[at.TYPES]
-    found = take(words, 2 * n + 7 * types + 3, 4)
+    found = take(words, 2 * n + 7 * types + 2, 4)
     if not room_for_schedule(words):
         return 0
     zeros = ints_at(found + 8 * n, 6 * types)
     for i in range(6 * types):
         zeros[i] = 0
-    ints_at(_size(words, found), 1)[0] = 0
     return found
 
 
@@ -226,25 +264,13 @@ def critical(words: int) -> int:
     n, types, ground = state[at.NODES], state[at.TYPES], _ground(words)
     if ground == 0:
         return MORE
-    size = ints_at(_size(words, ground), 1)
     _critical(
-        (
-            ints_at(state[at.NODE_AT], n),
-            ints_at(state[at.SUCC_PTR], n + 1),
-            ints_at(state[at.SUCC], state[at.EDGES]),
-            ints_at(state[at.INDEGREE], n),
-        ),
+        graph(words),
         ints_at(state[at.LENGTH], n),
         int_table(ground, 2, n),
         int_table(ground + 8 * n, 6, types),
-        (
-            ints_at(state[at.BATCH_TYPE], n),
-            ints_at(state[at.BATCH_PTR], n + 1),
-            ints_at(state[at.BATCH_NODES], n),
-            size,
-        ),
+        recorded(words),
     )
-    state[at.BATCHES] = size[0]
     return FINE
 
 
@@ -257,14 +283,8 @@ def machine(words: int) -> int:
         return MORE
     none, nothing = ints_at(ground, at.ZERO), doubles_at(ground, at.ZERO)
     states = state[at.FSM_PTR + 1] - 1
-    size = ints_at(_size(words, ground), 1)
     found = _run(
-        (
-            ints_at(state[at.NODE_AT], n),
-            ints_at(state[at.SUCC_PTR], n + 1),
-            ints_at(state[at.SUCC], state[at.EDGES]),
-            ints_at(state[at.INDEGREE], n),
-        ),
+        graph(words),
         (
             ints_in(state, at.FSM_SLOTS),
             ints_in(state, at.FSM_PTR),
@@ -279,15 +299,9 @@ def machine(words: int) -> int:
         int_table(ground, 2, n),
         int_table(ground + 8 * n, 6, types),
         ints_at(ground + 8 * n + 24 * types, types + 2),
-        (
-            ints_at(state[at.BATCH_TYPE], n),
-            ints_at(state[at.BATCH_PTR], n + 1),
-            ints_at(state[at.BATCH_NODES], n),
-            size,
-        ),
+        recorded(words),
         ((none, none, none, none, none, none, none), (none, nothing, nothing, none)),
     )
-    state[at.BATCHES] = size[0]
     return FINE if found >= 0 else OTHER
 
 
@@ -304,28 +318,13 @@ def agenda(words: int) -> int:
     average = doubles_at(sums + 16 * types, types)
     for t in range(types):
         total[t], number[t], average[t] = 0, 0, 0.0
-    size, below = ints_at(_size(words, ground), 1), ground + 8 * n
-    frontier = Frontier(
-        ints_at(ground, n),
-        ints_at(ground + 4 * n, n),
-        ints_at(below, types),
-        ints_at(below + 4 * types, types),
-        ints_at(below + 8 * types, types),
-    )
-    own = ints_at(state[at.NODE_AT], n)
-    enqueue(own, ints_at(state[at.INDEGREE], n), frontier)
+    own, ptr, succ, _ = graph(words)
     _agenda(
-        Edges(own, ints_at(state[at.SUCC_PTR], n + 1), ints_at(state[at.SUCC], state[at.EDGES])),
-        frontier,
+        Edges(own, ptr, succ),
+        started(words, ground),
         ints_at(found, n),
         state[at.STATIC] != 0,
         DepthSums(total, number, average),
-        Batches(
-            ints_at(state[at.BATCH_TYPE], n),
-            ints_at(state[at.BATCH_PTR], n + 1),
-            ints_at(state[at.BATCH_NODES], n),
-            size,
-        ),
+        Batches(*recorded(words)),
     )
-    state[at.BATCHES] = size[0]
     return FINE

@@ -13,14 +13,12 @@ from abw.core.jit.addresses import (
 )
 from abw.core.jit.decorators import entry, fragment
 from abw.core.policy.cost import Cost
-from abw.core.policy.rules.critical import Paths, begin_paths
-from abw.core.policy.rules.frontier import Batches, Edges, Frontier, enqueue
-from abw.core.policy.rules.frugal import _frugal
+from abw.core.policy.rules.frontier import Batches, Edges
 from abw.core.policy.rules.remaining import Remaining, _count, _note_ready
 from abw.core.policy.rules.sufficient import HeldBack, _count_sources, _sufficient
 from abw.core.policy.rules.weight import LEAST_WEIGHT, Weights, _weigh, _weight
 from abw.core.run.onepass import state as at
-from abw.core.run.onepass.schedule import room_for_schedule
+from abw.core.run.onepass.schedule import graph, recorded, room_for_schedule, started
 from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, full, take
 
 
@@ -64,10 +62,7 @@ def heights(words: int) -> int:
     for i in range(len(above)):
         above[i] = 0
     met = _chains(
-        ints_at(state[at.NODE_AT], n),
-        ints_at(state[at.SUCC_PTR], n + 1),
-        ints_at(state[at.SUCC], state[at.EDGES]),
-        ints_at(state[at.INDEGREE], n),
+        *graph(words),
         ints_at(state[at.COLUMN], state[at.TYPES]),
         ints_at(way, n),
         ints_at(resume, n),
@@ -79,11 +74,9 @@ def heights(words: int) -> int:
 
 
 # Where the ground of a rule has its parts, in numbers of 32 bits behind the frontier's (2, n): of types its
-# head, tail and end; longest paths and how many; what was seen of the queue by three; what remains by top and
-# ready; where numbers by height begin; tiles. Then the size of a schedule.
-_HEAD, _TAIL, _END, _LONGEST, _NUMBER, _SEEN, _LOOKED, _DONE, _TOP, _READY, _FIRST, _TILE, _OF_TYPE = range(
-    13
-)
+# head, tail and end; what was seen of the queue by three; what remains by top and ready; where numbers by
+# height begin; sizes of frontiers; tiles.
+_HEAD, _TAIL, _END, _SEEN, _LOOKED, _DONE, _TOP, _READY, _FIRST, _SIZE, _TILE, _OF_TYPE = range(12)
 # And in numbers of 64 bits: weights that are ready and left, what a launch and a row cost.
 _WEIGHT, _LEFT, _LAUNCH, _ROW, _OF_TYPE_DOUBLES = range(5)
 
@@ -93,7 +86,7 @@ def _ground(words: int) -> int:
     """Room for what rules keep, zeros but for the frontier, and for a schedule; 0 without room."""
     state = longs_at(words, at.WORDS)
     n, types = state[at.NODES], state[at.TYPES]
-    small = 2 * n + _OF_TYPE * types + 2
+    small = 2 * n + _OF_TYPE * types
     found, state[at.DOUBLES] = take(words, small, 4), take(words, _OF_TYPE_DOUBLES * types, 8)
     if not room_for_schedule(words):
         return 0
@@ -115,76 +108,55 @@ def _ground(words: int) -> int:
 
 @entry
 def scored(words: int) -> int:
-    """Schedule as `Weight`, or (`FRUGAL`) `Frugal`, where batches are counted; `FREE`: by heights, too."""
+    """Schedule as `Weight`, where batches are counted; `FREE`: by heights, too."""
     state = longs_at(words, at.WORDS)
     n, types, ground = state[at.NODES], state[at.TYPES], _ground(words)
     if ground == 0:
         return MORE
     below, step, doubles, many = ground + 8 * n, 4 * types, state[at.DOUBLES], 8 * types
-    own, height = ints_at(state[at.NODE_AT], n), ints_at(state[at.HEIGHT], n if state[at.FREE] != 0 else 0)
-    head, top = ints_at(below + step * _HEAD, types), ints_at(below + step * _TOP, types)
-    frontier = Frontier(
-        ints_at(ground, n),
-        ints_at(ground + 4 * n, n),
-        head,
-        ints_at(below + step * _TAIL, types),
-        ints_at(below + step * _END, types),
-    )
-    enqueue(own, ints_at(state[at.INDEGREE], n), frontier)
-    first, numbers = ints_at(below + step * _FIRST, types), 0
-    if state[at.FREE] != 0:
+    free = types if state[at.FREE] != 0 else at.ZERO
+    own, ptr, succ, _ = graph(words)
+    height, top = ints_at(state[at.HEIGHT], n if free > 0 else 0), ints_at(below + step * _TOP, free)
+    frontier = started(words, ground)
+    first, numbers = ints_at(below + step * _FIRST, free), 0
+    if free > 0:
         _tallest(own, height, top)
-        for t in range(types):
-            first[t] = numbers
-            numbers += top[t] + 1
+    for t in range(free):
+        first[t] = numbers
+        numbers += top[t] + 1
     place = take(words, numbers, 4)
     if full(words):
         return MORE
     number = ints_at(place, numbers)
     for i in range(numbers):
         number[i] = 0
-    free = types if state[at.FREE] != 0 else at.ZERO
     remaining = Remaining(
         height,
-        ints_at(below + step * _FIRST, free),
+        first,
         number,
-        ints_at(below + step * _TOP, free),
+        top,
         ints_at(below + step * _READY, free),
         ints_at(below + step * _LOOKED, free),
         ints_at(below + step * _DONE, free),
     )
-    seen = ints_at(below + step * _SEEN, types)
+    seen, length = ints_at(below + step * _SEEN, types), ints_at(state[at.LENGTH], n)
     for t in range(types):
-        seen[t] = head[t]
-        if state[at.FREE] != 0:
-            remaining.seen[t] = remaining.done[t] = head[t]
-    if state[at.FREE] != 0:
+        seen[t] = frontier.head[t]
+    for t in range(free):
+        remaining.seen[t] = remaining.done[t] = frontier.head[t]
+    if free > 0:
         _count(own, height, first, number)
         _note_ready(frontier, remaining)
-    length, size = ints_at(state[at.LENGTH], n), ints_at(below + step * _OF_TYPE, 1)
-    edges = Edges(own, ints_at(state[at.SUCC_PTR], n + 1), ints_at(state[at.SUCC], state[at.EDGES]))
-    batches = Batches(
-        ints_at(state[at.BATCH_TYPE], n),
-        ints_at(state[at.BATCH_PTR], n + 1),
-        ints_at(state[at.BATCH_NODES], n),
-        size,
-    )
     cost = Cost(
         doubles_at(doubles + many * _LAUNCH, types),
         doubles_at(doubles + many * _ROW, types),
         ints_at(below + step * _TILE, types),
     )
-    if state[at.FRUGAL] != 0:
-        longest, ready = ints_at(below + step * _LONGEST, types), ints_at(below + step * _NUMBER, types)
-        paths = Paths(length, longest, ready, seen)
-        begin_paths(frontier, paths)
-        _frugal(edges, frontier, paths, remaining, cost, batches)
-    else:
-        left = doubles_at(doubles + many * _LEFT, types)
-        _weigh(own, length, left)
-        weights = Weights(length, doubles_at(doubles + many * _WEIGHT, types), left, seen)
-        _weight(edges, frontier, remaining, weights, cost, state[at.POWER], batches)
-    state[at.BATCHES] = size[0]
+    left = doubles_at(doubles + many * _LEFT, types)
+    _weigh(own, length, left)
+    weights = Weights(length, doubles_at(doubles + many * _WEIGHT, types), left, seen)
+    batches = Batches(*recorded(words))
+    _weight(Edges(own, ptr, succ), frontier, remaining, weights, cost, state[at.POWER], batches)
     return FINE
 
 
@@ -199,18 +171,9 @@ def sufficient(words: int) -> int:
     depth, missing, direct = take(words, n, 4), take(words, n, 4), take(words, 1, 1)
     if full(words):
         return MORE
-    below, step = ground + 8 * n, 4 * types
-    own, indegree = ints_at(state[at.NODE_AT], n), ints_at(state[at.INDEGREE], n)
-    ptr, succ = ints_at(state[at.SUCC_PTR], n + 1), ints_at(state[at.SUCC], state[at.EDGES])
+    own, ptr, succ, indegree = graph(words)
     edges, column = Edges(own, ptr, succ), ints_at(state[at.COLUMN], types)
-    frontier = Frontier(
-        ints_at(ground, n),
-        ints_at(ground + 4 * n, n),
-        ints_at(below + step * _HEAD, types),
-        ints_at(below + step * _TAIL, types),
-        ints_at(below + step * _END, types),
-    )
-    enqueue(own, indegree, frontier)
+    frontier = started(words, ground)
     deep, left, flat = ints_at(depth, n), ints_at(missing, n), ints_at(found, columns * n)
     for v in range(n):
         deep[v], left[v] = 0, indegree[v]
@@ -218,16 +181,11 @@ def sufficient(words: int) -> int:
         flat[i] = 0
     if _sort(ptr, succ, indegree, left, ints_at(order, n), deep, ints_at(stack, n)) < n:
         return WRONG
-    sources, sizes = int_table(found, columns, n), ints_at(below + step * _NUMBER, types)
+    sources = int_table(found, columns, n)
+    sizes = ints_at(ground + 8 * n + 4 * _SIZE * types, types)
     _count_sources(edges, ints_at(order, n), column, state[at.DIRECT] != 0, sources, sizes)
-    directly, size = bools_at(direct, 1), ints_at(below + step * _OF_TYPE, 1)
+    directly = bools_at(direct, 1)
     directly[0] = state[at.DIRECT] != 0
-    batches = Batches(
-        ints_at(state[at.BATCH_TYPE], n),
-        ints_at(state[at.BATCH_PTR], n + 1),
-        ints_at(state[at.BATCH_NODES], n),
-        size,
-    )
-    _sufficient(edges, frontier, HeldBack(column, sources, sizes, ints_at(stack, n), directly), batches)
-    state[at.BATCHES] = size[0]
+    held = HeldBack(column, sources, sizes, ints_at(stack, n), directly)
+    _sufficient(edges, frontier, held, Batches(*recorded(words)))
     return FINE

@@ -21,8 +21,8 @@ from abw.core.policy.cost import Cost, cost_of, counting, least_cost, regret, re
 from abw.core.policy.learned.learner import learn, learn_best
 from abw.core.policy.registry import COSTED, get_policy
 from abw.core.policy.rules.frontier import edges, execute, start
-from abw.core.policy.rules.frugal import Frugal
 from abw.core.policy.rules.remaining import is_free, start_remaining, step_remaining
+from abw.core.policy.rules.weight import PATH, Weight
 from abw.core.policy.schedule import Schedule
 from abw.core.policy.search.search import Search
 from abw.core.run.workload import load_workload, open_model
@@ -58,7 +58,7 @@ def price_of(cost: Cost) -> Callable[[int, int], Fraction]:
 
 @given(SMALL, COSTS)
 def test_a_schedule_costs_the_sum_of_its_batches(dag: Dag, cost: Cost) -> None:
-    schedule = Frugal().schedule(dag)
+    schedule = Weight(PATH).schedule(dag)
     sizes = np.diff(schedule.ptr).tolist()
     batches = zip(schedule.type.tolist(), sizes, strict=True)
     assert cost_of(schedule, cost) == sum(price_of(cost)(t, rows) for t, rows in batches)
@@ -80,7 +80,7 @@ def test_what_a_narrow_beam_proves_of_costs_is_true(dag: Dag, cost: Cost, width:
     best = brute.cheapest(dag, price_of(cost))
     assert found.at_least <= best <= found.cost == cost_of(found.schedule, cost)
     assert not found.optimal or found.cost == best
-    assert found.cost <= cost_of(Frugal(cost).schedule(dag), cost)
+    assert found.cost <= cost_of(Weight(PATH, cost=cost).schedule(dag), cost)
 
 
 def test_costs_on_graphs_that_no_greedy_rule_solves() -> None:
@@ -96,7 +96,7 @@ def test_costs_on_graphs_that_no_greedy_rule_solves() -> None:
         assert exact.cost == exact.at_least == best
         assert Search(width=4096, cost=cost).find(dag).cost == best
         assert narrow.at_least <= best <= narrow.cost
-        greedy_fails += cost_of(Frugal(cost).schedule(dag), cost) > best
+        greedy_fails += cost_of(Weight(PATH, cost=cost).schedule(dag), cost) > best
         narrow_fails += narrow.cost > best
         unproven += not narrow.optimal
         longer += len(exact.schedule) > brute.optimum(dag)

@@ -20,9 +20,9 @@ from abw.core.policy.registry import PLAIN, get_policy
 from abw.core.policy.rules.agenda import Agenda
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.rules.depth import Depth
-from abw.core.policy.rules.frugal import Frugal
 from abw.core.policy.rules.phases import Phases
 from abw.core.policy.rules.sufficient import Sufficient
+from abw.core.policy.rules.weight import PATH, Weight
 from abw.core.policy.schedule import Schedule, ready_counts
 from tests.core.policy import brute, graphs
 
@@ -151,7 +151,7 @@ def test_critical_free_takes_what_is_free_or_before_the_longest_path(dag: Dag) -
                 free[t] = ready
         return brute.critical_type(dag, free or frontier)
 
-    assert batches(Frugal().schedule(dag)) == list(brute.greedy(dag, choose))
+    assert batches(Weight(PATH).schedule(dag)) == list(brute.greedy(dag, choose))
 
 
 @given(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
 from abw.core.policy.check import check_schedule
-from abw.core.policy.rules.frugal import Frugal
+from abw.core.policy.rules.weight import PATH, Weight
 from abw.core.policy.search.search import Search
 from tests.core.policy import brute, graphs
 
@@ -40,7 +40,7 @@ def test_what_a_narrow_beam_proves_is_true(dag: Dag, width: int) -> None:
     best = brute.optimum(dag)
     assert lower_bound(dag).sum() <= found.at_least <= best <= len(found.schedule)
     assert found.optimal == (found.at_least == len(found.schedule))
-    assert len(found.schedule) <= len(Frugal().schedule(dag))
+    assert len(found.schedule) <= len(Weight(PATH).schedule(dag))
 
 
 @given(st.lists(st.text("abc", min_size=1, max_size=6), min_size=1, max_size=4))
@@ -61,7 +61,7 @@ def test_on_graphs_that_no_greedy_rule_solves() -> None:
         exact, narrow = Search(width=1, exact=True).find(dag), Search(width=2).find(dag)
         assert len(exact.schedule) == exact.at_least == best
         assert narrow.at_least <= best <= len(narrow.schedule)
-        greedy_fails += len(Frugal().schedule(dag)) > best
+        greedy_fails += len(Weight(PATH).schedule(dag)) > best
         unproven += not narrow.optimal
     assert greedy_fails > 10
     assert unproven > 10

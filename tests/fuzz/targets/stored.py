@@ -27,8 +27,8 @@ from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.learned.learner import learn
 from abw.core.policy.learned.policyfile import read_any
 from abw.core.policy.rules.depth import Depth
-from abw.core.policy.rules.frugal import Frugal
 from abw.core.policy.rules.linear import Linear
+from abw.core.policy.rules.weight import PATH, Weight
 from abw.core.run.observing.trace import load_times, save_times
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.spec.load import Overrides
@@ -122,7 +122,7 @@ def costs(case: bytes, folder: Path) -> None:
     path = folder / "cost.yaml"
     path.write_bytes(case)
     cost = read_cost(path, _dag().types)
-    schedule = Frugal(cost).schedule(_dag())
+    schedule = Weight(PATH, cost=cost).schedule(_dag())
     check_schedule(_dag(), schedule)
     assert least_cost(_dag(), cost) <= cost_of(schedule, cost) * (1 + 1e-12)
 
