@@ -31,7 +31,7 @@ BUDGETS = {
     "core/ir": (2_550, 16_300),
     "core/jit": (965, 5_920),
     "core/plan": (1_350, 11_000),
-    "core/policy": (5_220, 39_300),
+    "core/policy": (5_170, 38_900),
     "core/program": (5_625, 36_100),
     "core/run": (9_130, 76_500),  # one pass: growing models, runs and their observers, tokens
     "core/scale": (1_050, 7_500),
