@@ -38,6 +38,7 @@ from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
 from abw.core.run.learning import Asked, choose_from
 from abw.core.run.workload import Workload
+from abw.core.tools.compare import cpu_seconds
 
 RULES = (
     *("depth", "agenda", "sufficient", "critical", "critical-free", "share", "share-free", "weight-free"),
@@ -207,32 +208,22 @@ class Unseen:
             found["search"] = get_policy("search")
         nodes = sum(map(len, tests))
         batches = {policy: _batches(by, tests) for policy, by in found.items()}
-        ns = {policy: 1e9 * _least_seconds(by, tests) / nodes for policy, by in found.items()}
+        ns = {policy: 1e9 * min(cpu_seconds(by, tests)) / nodes for policy, by in found.items()}
         times = self._times(dag, used, tests)
         return Compared(name, len(tests[0].types), nodes, _bound(tests), batches, ns, autos, times)
 
     def _times(self, dag: Callable[[int, int], Dag], used: int, tests: Sequence[Dag]) -> dict[str, float]:
         """What `auto` takes over the quickest single rule, by the cost of a launch."""
         rules = {rule: get_policy(rule) for rule in SINGLE}
-        known = {rule: (_batches(by, tests), _least_seconds(by, tests)) for rule, by in rules.items()}
+        known = {rule: (_batches(by, tests), min(cpu_seconds(by, tests))) for rule, by in rules.items()}
         found = {}
         for price in PRICES:
             chosen = choose_from(dag, used, Asked(batch=self.batch, launch=price * 1e-6))
             alone = chosen.picked.name
-            mine = known.get(alone) or (_batches(chosen, tests), _least_seconds(chosen, tests))
+            mine = known.get(alone) or (_batches(chosen, tests), min(cpu_seconds(chosen, tests)))
             taken = {batches * price * 1e-6 + seconds for batches, seconds in (*known.values(), mine)}
             found[f"{price:g} us"] = (mine[0] * price * 1e-6 + mine[1]) / min(taken)
         return found
-
-
-def _least_seconds(policy: Policy, dags: Sequence[Dag]) -> float:
-    """The least thread CPU time of a few runs."""
-    taken: list[float] = []
-    while len(taken) < 5 and sum(taken) < 0.1:
-        begun = time.thread_time()
-        _batches(policy, dags)
-        taken.append(time.thread_time() - begun)
-    return min(taken)
 
 
 def compared(every: Iterable[Compared]) -> Rows:

@@ -19,13 +19,13 @@ from abw.bench.pytorch.install import torch_or_none
 from abw.bench.rates import read_seconds
 from abw.bench.rows import Row, Rows
 from abw.bench.timing import Peak, interleaved
-from abw.bench.workloads import ready
+from abw.bench.workloads import STEPS, ready
 from abw.core.api import load
 from abw.core.base.errors import AbwError
-from abw.core.graph.graph import Graph
+from abw.core.base.progress import Clock
 from abw.core.plan.arenas import arenas_of
-from abw.core.policy.schedule import Schedule
-from abw.core.run.growing.grow import Grown, grow
+from abw.core.run.growing.grow import Grown
+from abw.core.run.minibatches import run_all
 from abw.core.run.observing.footprint import packed_bytes
 from abw.core.run.workload import open_model
 from abw.core.spec.load import Overrides
@@ -114,15 +114,11 @@ class Growing:
 
     def run(self) -> Grown:
         """Grow; `rounds` gets the CPU time of all rounds, which may be run in several parts."""
-        policy = self.ready.policy
         self.rounds.append(0.0)
-
-        def batched(graph: Graph) -> Schedule:
-            return policy.schedule(graph.dag)
-
-        assert self.workload.growing is not None
-        of = self.workload.binding, self.workload.growing, self.ready.executor, batched
-        return grow(*of, 0, len(self.workload.instances))
+        ran = run_all(self.workload, self.ready.policy, self.ready.executor, Clock(*STEPS), unequal=True)
+        grown = next(ran)[0].grown
+        assert grown is not None
+        return grown
 
     def call(self) -> list[list[int]]:
         """Decode the texts by a call from Python: one pass from the second time on."""

@@ -164,14 +164,12 @@ def show_one(
     name: Annotated[str | None, _argument("RUN", "A run's number or folder; by default the latest.")] = None,
 ) -> None:
     """Show a run's summary, command and files."""
-    from abw.core.store.runs import find_run
-    from abw.core.store.trainings import is_training, stored_training
+    from abw.core.store.trainings import StoredTraining
 
-    if is_training(name):
-        training = stored_training(name)
-        output.give(training_document(training), lambda _: print_training(training))
+    found = _stored(name)
+    if isinstance(found, StoredTraining):
+        output.give(training_document(found), lambda _: print_training(found))
         return
-    found = find_run(name)
     report = {**found.report, "path": str(found.path), "note": found.note, "tags": list(found.tags)}
     output.give(report, lambda report: _print_one(found, report))
 
@@ -201,12 +199,11 @@ def note(
     text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The note; '' removes it.")] = None,
 ) -> None:
     """Set a run's note or tags, by which `abw runs` finds it."""
-    from abw.core.store.runs import find_run, write_note
-    from abw.core.store.trainings import is_training, stored_training
+    from abw.core.store.runs import write_note
 
     if text is None and not tags.tags and not tags.untag:
         raise typer.BadParameter("say a note, --tag or --untag")
-    run = stored_training(name) if is_training(name) else find_run(name)
+    run = _stored(name)
     kept = {*run.tags, *(tags.tags or ())} - set(tags.untag or ())
     said = run.note if text is None else text
     write_note(run.path, said, kept)
@@ -246,17 +243,25 @@ def diff(
     output: options.Output,
 ) -> None:
     """Show how two runs differ: spec, options, counts, times, batches, and outputs beyond the tolerance."""
-    from abw.core.store.runs import find_run
-    from abw.core.store.trainings import is_training, stored_training
+    from abw.core.store.runs import StoredRun
+    from abw.core.store.trainings import StoredTraining
     from abw.core.tools.diff import diff_runs, diff_trainings
 
-    if is_training(one) and is_training(other):
-        pair = stored_training(one), stored_training(other)
-        output.give(diff_trainings(*pair), lambda report: print_training_diff(report, *pair))
-        return
-    if is_training(one) or is_training(other):
+    a, b = _stored(one), _stored(other)
+    if isinstance(a, StoredRun) and isinstance(b, StoredRun):
+        output.give(diff_runs(a, b), _print_diff)
+    elif isinstance(a, StoredTraining) and isinstance(b, StoredTraining):
+        output.give(diff_trainings(a, b), lambda report: print_training_diff(report, a, b))
+    else:
         raise AbwError("a run and a training are not compared", hint="two of either: 1 and 2, t1 and t2")
-    output.give(diff_runs(find_run(one), find_run(other)), _print_diff)
+
+
+def _stored(name: str | None) -> StoredRun | StoredTraining:
+    """A run, or a training (t1). Errors: AbwError."""
+    from abw.core.store.runs import find_run
+    from abw.core.store.trainings import is_training, stored_training
+
+    return stored_training(name) if is_training(name) else find_run(name)
 
 
 def _named(name: str) -> list[Path]:

@@ -241,7 +241,7 @@ def _measured(tested: Graphs, trained: Timed, tight: bool, progress: Progress) -
     for number, entry in enumerate(row["policies"]):
         name = entry["policy"]
         policy, seconds = trained[name]
-        entry["ns_per_node"] = 1e9 * sum(cpu_seconds(policy, dag) for dag in dags) / row["nodes"]
+        entry["ns_per_node"] = 1e9 * sum(median(cpu_seconds(policy, [dag])) for dag in dags) / row["nodes"]
         entry["states"] = len(learned[name].states) if name in learned else None
         entry["picked"] = policy.picked.name if isinstance(policy, ChosenPolicy) else None
         entry["train_seconds"] = seconds
@@ -323,14 +323,15 @@ def sizes_of(
     return rows
 
 
-def cpu_seconds(policy: Policy, dag: Dag) -> float:
-    """The median CPU time of up to five schedules, by this thread; one only where it takes long."""
+def cpu_seconds(policy: Policy, dags: Iterable[Dag]) -> list[float]:
+    """The CPU times of up to five schedules of dags, by this thread; of one only where it takes long."""
     taken: list[float] = []
     while len(taken) < 5 and sum(taken) < 0.1:
         start = time.thread_time()
-        policy.schedule(dag)
+        for dag in dags:
+            policy.schedule(dag)
         taken.append(time.thread_time() - start)
-    return median(taken)
+    return taken
 
 
 def _mean_of(rows: list[dict[str, Any]]) -> dict[str, Any]:

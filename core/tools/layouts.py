@@ -36,6 +36,8 @@ from abw.pqtree import (
 
 Item = Cell | Subgraph
 BESIDE: tuple[LayoutName, ...] = ("declared", "planned")
+# Runs whose median is a latency.
+RUNS = 200
 
 
 # Memory kernels and the bytes that they write, at each run of a mini-batch.
@@ -184,9 +186,8 @@ def plan_subgraph(graph: Subgraph, batch: int, how: LayoutName) -> Layout:
     if how == "paper":
         return paper_layout(sizes, graph.batches, arenas=arenas, constant={"weights"})
     if how == "declared":
-        return declared_layout(
-            sizes, graph.batches, arrival_order(graph), arenas=arenas, constant={"weights"}
-        )
+        order = arrival_order(graph)
+        return declared_layout(sizes, graph.batches, order, arenas=arenas, constant={"weights"})
     return plan_layout(sizes, graph.batches, arenas=arenas, constant={"weights"})
 
 
@@ -267,7 +268,7 @@ def paper_counts(graph: Subgraph, batch: int) -> tuple[Moved, Moved, Moved]:
     return moved(kernels_before, before), moved(kernels_before, honest), moved(kernels_after, after)
 
 
-def cell_latencies(cell: Cell, batch: int, runs: int = 200) -> dict[LayoutName, float]:
+def cell_latencies(cell: Cell, batch: int) -> dict[LayoutName, float]:
     """Seconds of this thread for a mini-batch in the executor blas, by layout; medians of interleaved runs.
 
     Weights are packed beforehand in all of them; inputs are copied where the layout wants them.
@@ -280,7 +281,7 @@ def cell_latencies(cell: Cell, batch: int, runs: int = 200) -> dict[LayoutName, 
     taken: dict[LayoutName, list[float]] = {how: [] for how in BESIDE}
     for kernel in kernels.values():
         kernel.bind(np.zeros(kernel.width * batch, np.float32), batch)
-    for _ in range(runs):
+    for _ in range(RUNS):
         for how, kernel in kernels.items():
             begin = time.thread_time()
             inputs = list(values)
@@ -316,36 +317,22 @@ def table_row(item: Item, batch: int) -> dict[str, Any]:
     return row
 
 
+# The paper's names of cells that ship.
 PAPER_NAMES: Mapping[str, str] = {
-    "gru": "GRUCell",
-    "lstm": "LSTMCell",
-    "mv": "MVCell",
-    "treegru": "TreeGRU-Internal",
-    "treegru-leaf": "TreeGRU-Leaf",
-    "treelstm": "TreeLSTM-Internal",
-    "treelstm-leaf": "TreeLSTM-Leaf",
-}
-
-
-def _paper(latency: str, kernels: str, kilobytes: str, compile_ms: float) -> dict[str, Any]:
-    def pair(text: str) -> list[float]:
-        return [float(part) for part in text.split("/")]
-
-    return {
-        "latency_ms": pair(latency),
-        "kernels": pair(kernels),
-        "kilobytes": pair(kilobytes),
-        "planning_ms": compile_ms,
-    }
-
-
+    "gru": "GRUCell", "lstm": "LSTMCell", "mv": "MVCell", "treegru": "TreeGRU-Internal",
+    "treegru-leaf": "TreeGRU-Leaf", "treelstm": "TreeLSTM-Internal", "treelstm-leaf": "TreeLSTM-Leaf",
+}  # fmt: skip
 # Tables 2 and 5 of ED-Batch: batch 8, size 64; DyNet's allocation / the PQ-tree's. kB are 1,024 bytes.
+PAPER_COLUMNS = ("latency_ms", "kernels", "kilobytes", "planning_ms")
 PAPER: Mapping[str, dict[str, Any]] = {
-    "GRUCell": _paper("0.11/0.07", "6/2", "666/14", 4.82),
-    "LSTMCell": _paper("0.2/0.13", "4/1", "1054/16", 12.95),
-    "MVCell": _paper("0.08/0.08", "2/2", "260/260", 1.53),
-    "TreeGRU-Internal": _paper("0.24/0.15", "8/2", "552/16", 10.43),
-    "TreeGRU-Leaf": _paper("0.09/0.07", "4/2", "268/8", 2.91),
-    "TreeLSTM-Internal": _paper("0.19/0.12", "7/3", "1064/22", 29.89),
-    "TreeLSTM-Leaf": _paper("0.12/0.09", "3/1", "396/6", 3.64),
+    name: dict(zip(PAPER_COLUMNS, row, strict=True))
+    for name, row in {
+        "GRUCell": ([0.11, 0.07], [6.0, 2.0], [666.0, 14.0], 4.82),
+        "LSTMCell": ([0.2, 0.13], [4.0, 1.0], [1054.0, 16.0], 12.95),
+        "MVCell": ([0.08, 0.08], [2.0, 2.0], [260.0, 260.0], 1.53),
+        "TreeGRU-Internal": ([0.24, 0.15], [8.0, 2.0], [552.0, 16.0], 10.43),
+        "TreeGRU-Leaf": ([0.09, 0.07], [4.0, 2.0], [268.0, 8.0], 2.91),
+        "TreeLSTM-Internal": ([0.19, 0.12], [7.0, 3.0], [1064.0, 22.0], 29.89),
+        "TreeLSTM-Leaf": ([0.12, 0.09], [3.0, 1.0], [396.0, 6.0], 3.64),
+    }.items()
 }

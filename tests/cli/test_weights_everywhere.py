@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,23 +32,27 @@ outputs: {more: step.more}
 """
 
 
-@pytest.fixture
-def spec(tmp_path: Path) -> str:
-    (tmp_path / "d.txt").write_text("a\n" * 80)
-    (tmp_path / "chain.yaml").write_text(CHAIN)
-    return str(tmp_path / "chain.yaml")
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("chain")
+    (folder / "d.txt").write_text("a\n" * 80)
+    (folder / "chain.yaml").write_text(CHAIN)
+    return str(folder / "chain.yaml")
 
 
-@pytest.fixture
-def trained(spec: str, tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def trained(spec: str) -> str:
     """Weights with other vertices than those of the seeds 0 and 3."""
-    found = []
-    for seed in range(20):
+
+    def grown(seed: int) -> tuple[int, Any]:
         model = api.load(spec, policy="depth", seed=seed)
-        found.append((len(model(["a"])["more"].values), model.params))
-    file = tmp_path / "trained.npz"
-    others = {found[0][0], found[3][0]}
-    np.savez(file, **next(params for count, params in found if count not in others))
+        return len(model(["a"])["more"].values), model.params
+
+    others = {grown(seed)[0] for seed in (0, 3)}
+    file = Path(spec).with_name("trained.npz")
+    np.savez(
+        file, **next(params for count, params in map(grown, (1, 2, *range(4, 40))) if count not in others)
+    )
     return str(file)
 
 

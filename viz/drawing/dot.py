@@ -18,6 +18,7 @@ from abw.viz.drawing.policy import shown_states, state_name
 
 # The most nodes handed to Graphviz, which takes half a minute for so many.
 NODES = 3000
+NODE = {"shape": "box", "style": "rounded,filled", "fontname": "sans-serif", "fontsize": "10"}
 
 
 def as_dot(picture: Picture) -> str:
@@ -40,7 +41,7 @@ def _paint(type: int) -> dict[str, str]:
 
 def _policy(picture: PolicyPicture) -> str:
     dot = graphviz.Digraph(f"policy {picture.policy}", graph_attr={"rankdir": "LR"})
-    dot.attr("node", shape="box", style="rounded,filled", fontname="sans-serif", fontsize="11")
+    dot.attr("node", **(NODE | {"fontsize": "11"}))
     dot.attr("edge", fontname="sans-serif", fontsize="10")
     shown = shown_states(picture)
     for s in shown:
@@ -69,7 +70,7 @@ def _graph(picture: GraphPicture) -> str:
             hint="draw some instances with --instances N, or look at all of them with --html",
         )
     dot = graphviz.Digraph("graph", graph_attr={"rankdir": "TB"})
-    dot.attr("node", shape="box", style="rounded,filled", fontname="sans-serif", fontsize="10", height="0.2")
+    dot.attr("node", **(NODE | {"height": "0.2"}))
     dot.attr("edge", color="#8a939c", arrowsize="0.5")
     letters = marks(picture.types)
     for v, t in enumerate(picture.type.tolist()):
@@ -85,7 +86,7 @@ def _model(picture: ModelPicture) -> str:
     lines = [picture.model, facts(picture), *("  ".join(link_row(link)) for link in picture.links)]
     dot = graphviz.Digraph("model", graph_attr={"rankdir": "TB", "label": _left(lines), "labeljust": "l"})
     dot.attr("graph", fontname="sans-serif", fontsize="10")
-    dot.attr("node", shape="box", style="rounded,filled", fontname="sans-serif", fontsize="10")
+    dot.attr("node", **NODE)
     dot.attr("edge", fontname="sans-serif", fontsize="9")
     paint = paints(picture)
     for b, block in enumerate(picture.blocks):
