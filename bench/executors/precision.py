@@ -11,6 +11,7 @@ from abw.bench.options import SPECS, BatchSizes, DataDir, HiddenSizes, Runs, Spe
 from abw.bench.rows import Row, Rows
 from abw.bench.timing import rounds
 from abw.bench.workloads import MODELS, Repeated, mini_batch
+from abw.core.exec.agreement import error_of
 from abw.core.exec.cpu.target import get_target
 from abw.core.exec.precision import PRECISIONS
 from abw.core.exec.registry import executor_of
@@ -33,7 +34,6 @@ def precision(
         ours = {p: Repeated(executor_of("cpu", p), planned, params) for p in PRECISIONS}
         seconds = rounds({p: one.run for p, one in ours.items()}, runs, warming=2)
         outputs = {p: one.outputs().astype(np.float64) for p, one in ours.items()}
-        rms = float(np.sqrt(np.mean(np.square(outputs["float32"]))))
         for p in PRECISIONS:
             yield Row(
                 "",
@@ -44,7 +44,7 @@ def precision(
                 execute_seconds=median(seconds[p]),
                 speed_times=median(a / b for a, b in zip(seconds["float32"], seconds[p], strict=True)),
                 weights_bytes=ours[p].executor.packed_bytes,
-                output_error=float(np.abs(outputs[p] - outputs["float32"]).max()) / rms,
+                output_error=error_of(outputs[p], outputs["float32"]),
             )
     target = get_target()
     for name, there in (("bfloat16 (AVX-512 BF16)", target.pairs), ("int8 (VNNI)", target.fours)):

@@ -9,12 +9,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
-import numpy as np
-
 from abw.bench.pytorch.levels import TorchLevels
 from abw.bench.workloads import mini_batch, outputs_of
 from abw.core.base.errors import AbwError
-from abw.core.exec.agreement import compare
+from abw.core.exec.agreement import compare, error_of
 from abw.core.exec.blas.executor import BlasExecutor
 from abw.core.exec.cuda.available import open_device
 from abw.core.exec.cuda.backend import Scheme
@@ -201,11 +199,9 @@ def _run(executor: Executor, planned: Plan, params: Params) -> Outputs:
 
 def _same(found: Outputs, expected: Outputs, who: str) -> None:
     """Errors: AbwError where outputs differ from those of blas by more than TOLERANCE."""
-    for ours, theirs in zip(found, expected, strict=True):
-        scale = float(np.sqrt(np.mean(np.square(theirs))))
-        worst = float(np.abs(ours - theirs).max())
-        if not worst <= TOLERANCE * scale:
-            raise AbwError(f"outputs {who} differ from those of blas by {worst / scale:.1e} of their rms")
+    worst = max(error_of(ours, theirs) for ours, theirs in zip(found, expected, strict=True))
+    if not worst <= TOLERANCE:
+        raise AbwError(f"outputs {who} differ from those of blas by {worst:.1e} of their rms")
 
 
 def _torch() -> tuple[Any, str]:

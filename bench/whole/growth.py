@@ -115,7 +115,7 @@ class Growing:
     def run(self) -> Grown:
         """Grow; `rounds` gets the CPU time of all rounds, which may be run in several parts."""
         self.rounds.append(0.0)
-        ran = run_all(self.workload, self.ready.policy, self.ready.executor, Clock(*STEPS), unequal=True)
+        ran = run_all(self.workload, self.ready.policy, self.ready.executor, Clock(*STEPS))
         grown = next(ran)[0].grown
         assert grown is not None
         return grown

@@ -244,16 +244,16 @@ def diff(
 ) -> None:
     """Show how two runs differ: spec, options, counts, times, batches, and outputs beyond the tolerance."""
     from abw.core.store.runs import StoredRun
-    from abw.core.store.trainings import StoredTraining
+    from abw.core.store.trainings import StoredTraining, is_training
     from abw.core.tools.diff import diff_runs, diff_trainings
 
+    if is_training(one) != is_training(other):
+        raise AbwError("a run and a training are not compared", hint="two of either: 1 and 2, t1 and t2")
     a, b = _stored(one), _stored(other)
     if isinstance(a, StoredRun) and isinstance(b, StoredRun):
         output.give(diff_runs(a, b), _print_diff)
     elif isinstance(a, StoredTraining) and isinstance(b, StoredTraining):
         output.give(diff_trainings(a, b), lambda report: print_training_diff(report, a, b))
-    else:
-        raise AbwError("a run and a training are not compared", hint="two of either: 1 and 2, t1 and t2")
 
 
 def _stored(name: str | None) -> StoredRun | StoredTraining:

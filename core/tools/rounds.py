@@ -80,6 +80,6 @@ def growth_seconds(model: Model, first: int, last: int, seed: int = 0) -> dict[s
 
 
 def _grown(workload: Workload, executor: Executor, clock: Clock | None = None) -> Grown:
-    batch, _ = next(run_all(workload, Critical(), executor, clock or Clock(*STEPS), unequal=True))
+    batch, _ = next(run_all(workload, Critical(), executor, clock or Clock(*STEPS)))
     assert batch.grown is not None
     return batch.grown

@@ -91,8 +91,8 @@ def chart_svg(chart: Chart) -> Svg:
     def down(y: float) -> float:
         return TOP + (steps[-1] - y) / steps[-1] * HEIGHT
 
-    sheet = Sheet(MARGIN)
-    sheet.add(text(MARGIN, 20, chart.title, "big"), text(MARGIN, 38, chart.y, "soft"))
+    sheet = Sheet(MARGIN, chart.title)
+    sheet.add(text(MARGIN, 38, chart.y, "soft"))
     for value in steps:
         y = down(value)
         sheet.add(tag("line", x1=MARGIN, y1=y, x2=MARGIN + WIDTH, y2=y, class_="axis", opacity="0.5"))

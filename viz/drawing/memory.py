@@ -17,16 +17,16 @@ from abw.viz.drawing.svg import Sheet, Svg, filled, rect, require_small, tag, te
 from abw.viz.drawing.text import BARS, head, table
 
 MARGIN, HIGH, LINE = 16.0, 24.0, 17.0
+# Moments at which it is shown how full an arena is.
+FILLINGS = 14
 
 
 def memory_svg(picture: MemoryPicture) -> Svg:
     """A cell's variables as declared and as planned, the operands of its batches as brackets below."""
-    sheet, y = Sheet(MARGIN), 34.0
-    sheet.add(text(MARGIN, 20, f"cell {picture.cell}{_used(picture)}: variables in memory", "big"))
+    sheet, y = Sheet(MARGIN, f"cell {picture.cell}{_used(picture)}: variables in memory"), 34.0
     for name, ordering in (("declared", picture.before), ("planned", picture.after)):
         body, width, height = _ordering_svg(name, ordering)
-        sheet.add(tag("g", body, transform=f"translate({MARGIN:g} {y:g})"))
-        sheet.reach(MARGIN + width)
+        sheet.put(body, y, width)
         y += height + 18
     sheet.line(
         y, "green: side by side and in order; dashed: at equal distances; red arrows: copied", "soft small"
@@ -166,8 +166,7 @@ def tree_text(picture: TreePicture) -> RenderableType:
 def arena_svg(picture: ArenaPicture) -> Svg:
     """Rows upwards, batches to the right: each block from the batch that writes it on."""
     require_small(len(picture.blocks), "blocks")
-    sheet = Sheet(MARGIN)
-    sheet.add(text(MARGIN, 20, "arenas: which batch writes which rows", "big"))
+    sheet = Sheet(MARGIN, "arenas: which batch writes which rows")
     sheet.legend(picture.types, 42)
     width, y = min(1000.0, max(240.0, picture.batches * 22.0)), 62.0
     sheet.reach(max(MARGIN + width, 380.0))
@@ -212,7 +211,7 @@ def arena_text(picture: ArenaPicture) -> RenderableType:
     return Group(Text("arenas", style="dim"), rows)
 
 
-def _filling(picture: ArenaPicture, arena: int, columns: int = 14) -> str:
+def _filling(picture: ArenaPicture, arena: int) -> str:
     """How full an arena is at equal distances in time."""
     filled = np.zeros(picture.batches + 1, np.int64)
     filled[0] = picture.head[arena]
@@ -220,6 +219,6 @@ def _filling(picture: ArenaPicture, arena: int, columns: int = 14) -> str:
         if block.arena == arena:
             filled[block.batch + 1] += block.rows
     filled = np.cumsum(filled)
-    at = np.linspace(0, picture.batches, min(columns, picture.batches + 1)).round().astype(int)
+    at = np.linspace(0, picture.batches, min(FILLINGS, picture.batches + 1)).round().astype(int)
     rows = max(1, picture.rows[arena])
     return "".join(" " if not now else BARS[-(-now * len(BARS) // rows) - 1] for now in filled[at].tolist())

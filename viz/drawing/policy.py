@@ -37,8 +37,7 @@ def policy_svg(picture: PolicyPicture) -> Svg:
     moves = [t for t in picture.merged() if t.source in shown and (t.target in shown or t.target == END)]
     ends = _placed(picture, shown, moves)
     said = _said(picture, shown)
-    sheet = Sheet(MARGIN)
-    sheet.add(text(MARGIN, 20, f"policy {picture.policy}", "big"))
+    sheet = Sheet(MARGIN, f"policy {picture.policy}")
     sheet.line(38, said, "soft")
     sheet.reach(max((box[2] for box in ends.values()), default=MARGIN) + GAP)
     height = max((box[3] for box in ends.values()), default=TOP) + 40 + MARGIN

@@ -47,8 +47,7 @@ def batches_svg(picture: BatchesPicture) -> Svg:
     letters = sheet.legend(picture.types, 20)
     for lane in picture.lanes:
         body, width = _lane_svg(lane, picture.types, letters, column, highest, bound)
-        sheet.add(tag("g", body, transform=f"translate({MARGIN:g} {y:g})"))
-        sheet.reach(MARGIN + width)
+        sheet.put(body, y, width)
         y += HEIGHT + 54
     note = "a column is a batch, as high as it has nodes; a triangle below: one more than the lower bound"
     sheet.line(y + 4, note, "soft small")
@@ -138,8 +137,7 @@ def frontier_svg(picture: FrontierPicture) -> Svg:
     require_small(int((picture.ready > 0).sum()), "bars")
     column = _column(len(lane.type))
     left = MARGIN + max([wide(name) for name in picture.types] + [40.0]) + 48
-    sheet = Sheet(MARGIN)
-    sheet.add(text(MARGIN, 20, f"the frontier under {lane.policy}", "big"))
+    sheet = Sheet(MARGIN, f"the frontier under {lane.policy}")
     sheet.legend(picture.types, 40)
     row, y = 44.0, 58.0
     for t, name in enumerate(picture.types):
@@ -158,7 +156,7 @@ def frontier_svg(picture: FrontierPicture) -> Svg:
             else:
                 fade = {"fill_opacity": "0.3", "stroke": colour(t), "stroke_opacity": "0.5"}
                 sheet.add(tag("rect", tip, x=x, y=top, width=width, height=high, fill=colour(t), **fade))
-        sheet.add(tag("path", d=f"M{left:.1f} {y + row:.1f}h{len(lane.type) * column:.1f}", class_="axis"))
+        sheet.axis(left, y + row, len(lane.type) * column)
         y += row
     sheet.add(text(left - 6, y + 14, "not free", "end soft small"))
     for b in np.flatnonzero(~lane.free).tolist():

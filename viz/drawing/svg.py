@@ -179,13 +179,23 @@ def heading_width(name: str, said: str, blame: str = "") -> float:
 class Sheet:
     """A drawing in the making: its elements, and how far they reach to the `right`."""
 
-    def __init__(self, margin: float) -> None:
+    def __init__(self, margin: float, name: str = "") -> None:
+        """Begin a drawing, with its `name` in large letters on top if it has one."""
         self.margin, self.right = margin, 0.0
-        self.parts: list[str] = []
+        self.parts: list[str] = [text(margin, 20, name, "big")] if name else []
 
     def add(self, *elements: str) -> None:
         """Put elements over those that are there."""
         self.parts += elements
+
+    def put(self, body: str, y: float, width: float) -> None:
+        """Put a drawing of its own, whose origin is its top left corner, at the left margin."""
+        self.add(tag("g", body, transform=f"translate({self.margin:g} {y:g})"))
+        self.reach(self.margin + width)
+
+    def axis(self, x: float, y: float, width: float) -> None:
+        """Draw a line from (x, y) to the right."""
+        self.add(tag("path", d=f"M{x:.1f} {y:.1f}h{width:.1f}", class_="axis"))
 
     def reach(self, x: float) -> None:
         """Make the drawing as wide as something that ends at x."""
