@@ -20,6 +20,7 @@ from abw.core.plan.plan import Plan
 from abw.core.policy.schedule import Schedule
 
 if TYPE_CHECKING:  # what grows or is trained is imported by what grows or trains
+    from abw.core.exec.cpu.executor import CpuExecutor
     from abw.core.exec.gradient import Gradient
     from abw.core.grad.graph import TrainingGraph
     from abw.core.graph.growing.batch import Batch
@@ -152,19 +153,6 @@ class Abilities:
 USUAL, OVERLAPPING = Abilities(), Abilities(overlaps=True)
 
 
-class Profiler(Protocol):
-    """Says where the time of an executor's runs goes."""
-
-    def measure(self) -> None:
-        """From now on measure where the time of runs goes; each is to be followed by `sample`."""
-
-    def sample(self, plan: Plan) -> None:
-        """Measure the plan that was run last by running it again; its result stays as it is."""
-
-    def profile(self) -> Profile:
-        """Where the time of all runs since `measure` went. Raises ValueError where nothing was measured."""
-
-
 @dataclass(frozen=True, slots=True)
 class Executed:
     """What threads did in one run of a plan, an entry a batch, or a thread's part of one: k of them.
@@ -180,24 +168,6 @@ class Executed:
     start: NDArray[np.float64]
     end: NDArray[np.float64]
     share_of_peak: NDArray[np.float64]
-
-
-class Recorder(Protocol):
-    """Notes each batch of an executor's runs."""
-
-    def record(self, most: int) -> None:
-        """From now on note what is executed, in `most` runs at most."""
-
-    def recorded(self) -> list[Executed]:
-        """The runs so far. Raises ValueError where nothing was noted."""
-        ...
-
-
-class Profile(Protocol):
-    """Time by type and reason."""
-
-    def document(self) -> dict[str, Any]:
-        """The profile for a run's report."""
 
 
 class Executor(Protocol):
@@ -223,13 +193,8 @@ class Executor(Protocol):
         return None
 
     @property
-    def profiler(self) -> Profiler | None:
-        """What can say where the time of its runs goes; None where nothing can."""
-        return None
-
-    @property
-    def recorder(self) -> Recorder | None:
-        """What can note each batch; None where nothing can."""
+    def profiler(self) -> CpuExecutor | None:
+        """What measures where the time of its runs goes, and notes each batch; None where nothing can."""
         return None
 
     @property

@@ -108,7 +108,7 @@ def _sample(model: Model, skip_bad: bool) -> tuple[Instances, int]:
 def _timeline(executor: Executor, options: RunOptions) -> Timeline:
     """The observer of time. Errors: AbwError if the executor cannot measure it."""
     profiler = executor.profiler if options.profile else None
-    recorder = executor.recorder if options.trace or options.profile else None
+    recorder = executor.profiler if options.trace or options.profile else None
     refused = {
         "--profile": options.profile and not profiler and "cannot say where its time goes",
         "--trace": options.trace and not recorder and "notes no batches",

@@ -64,7 +64,7 @@ def growth_seconds(model: Model, first: int, last: int, seed: int = 0) -> dict[s
     for clock in clocks:
         _grown(workload, executor, clock)
     seconds = min((clock.seconds for clock in clocks), key=lambda s: sum(s.values()))
-    recorder = executor.recorder
+    recorder = executor.profiler
     assert recorder is not None
     recorder.record(TIMES * (grown.rounds + 2))
     for _ in range(TIMES):

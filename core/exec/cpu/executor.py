@@ -276,11 +276,6 @@ class CpuExecutor(Executor):
             raise ValueError("the executor was not told to measure")
         return self._profiler
 
-    @property
-    def recorder(self) -> CpuExecutor:
-        """This executor, which notes its own batches."""
-        return self
-
     def record(self, most: int) -> None:
         """From now on note each batch, in `most` runs at most. Cost: as `measure`."""
         if self._profiler is None:

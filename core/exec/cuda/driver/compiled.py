@@ -36,7 +36,6 @@ ALWAYS_FIT = 256
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
 # Shared arrays: numba aligns them to an element, but they are read 16 bytes at a time.
 _ALIGNED = re.compile(r"(\.shared \.align) [1248] ")
-_FLOAT64 = re.compile(r"^\s*(?:@\S+\s+)?\S*\.f64\b.*$", re.MULTILINE)
 _UNKNOWN = re.compile(r"Value 'sm_\d+' is not defined for option 'gpu-name'")
 _USED = re.compile(r"Used (\d+) registers")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -150,11 +149,6 @@ def assemble(ptx: str, arch: tuple[int, int] = SM_90) -> KernelImage:
         if done.returncode:
             raise AbwError(f"ptxas refuses a kernel: {said.strip()[:2000]}", hint="this is a defect of abw")
         return KernelImage(entry_of(ptx), target.read_bytes(), _resources(said))
-
-
-def float64_lines(ptx: str) -> list[str]:
-    """The instructions that touch a float64: none should, it runs at half or a 64th of the speed."""
-    return [line.strip() for line in _FLOAT64.findall(ptx)]
 
 
 def entry_of(ptx: str) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,8 @@ from abw.core.exec.interface import TooLargeError
 
 Words = NDArray[np.uint32]
 
+# Of `cuDeviceGetAttribute`: multiprocessors, and both halves of the compute capability.
+PROCESSORS, MAJOR, MINOR = 16, 75, 76
 # Of `cuFuncSetAttribute`: bytes of dynamic shared memory that a launch may ask for.
 MOST_SHARED = 8
 
@@ -34,14 +35,6 @@ PATIENCE = 120.0
 # Seconds for which the host looks without a pause whether the GPU is done; later it looks 20 times as long as
 # it has waited.
 EAGER = 2e-3
-
-
-class _Attribute(IntEnum):
-    """Numbers of `cuDeviceGetAttribute`."""
-
-    PROCESSORS = 16
-    MAJOR = 75
-    MINOR = 76
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +84,15 @@ class Device:
         driver.cuDeviceGetName(name, 128, device)
         driver.cuDriverGetVersion(byref(version))
 
-        def attribute(which: _Attribute) -> int:
+        def attribute(which: int) -> int:
             value = c_int()
-            driver.cuDeviceGetAttribute(byref(value), int(which), device)
+            driver.cuDeviceGetAttribute(byref(value), which, device)
             return value.value
 
         self.traits = Traits(
             name.value.decode(),
-            (attribute(_Attribute.MAJOR), attribute(_Attribute.MINOR)),
-            attribute(_Attribute.PROCESSORS),
+            (attribute(MAJOR), attribute(MINOR)),
+            attribute(PROCESSORS),
             self._memory()[1],
             version.value,
         )

@@ -27,7 +27,7 @@ def open_step(t: Text) -> None:
     t.let("thread = uint32(cuda.threadIdx.x)")
 
 
-def row_of(cell: CellSteps, held: int, lane: str) -> str:
+def row_of(cell: CellSteps, held: int, lane: str = "lane") -> str:
     """The float where a value's row begins."""
     home = cell.placement.homes[held]
     if home.kind == "slot":
@@ -54,7 +54,7 @@ def guarded(t: Text, names: Sequence[str], condition: str | None) -> Iterator[No
         yield
 
 
-def part_row(cell: CellSteps, part: Part, lane: str) -> str:
+def part_row(cell: CellSteps, part: Part, lane: str = "lane") -> str:
     """The float where an operand of products begins in a lane's row."""
     return plus(row_of(cell, part.value, lane), cell.placement.column(part.value, part.start))
 
@@ -100,45 +100,39 @@ def load(t: Text, memory: str, place: str, aligned: bool, within: list[str | Non
     return names
 
 
-def _read_row(t: Text, cell: CellSteps, shape: Shape, value: int, lane: str, unit: str) -> list[str]:
-    """The floats `unit` to `unit + 3` of a lane's row of a value of this shape."""
+def _read_row(t: Text, cell: CellSteps, shape: Shape, value: int) -> list[str]:
+    """The floats `unit` to `unit + 3` of the row of a value of this shape."""
     held, column = cell.placement.place(value)
     aligned, count = column % VECTOR == 0, columns(shape)
     # beyond a part's end lies something else, which another block may be writing
-    within: list[str | None] = [None] * VECTOR if aligned else inside(unit, count)
+    within: list[str | None] = [None] * VECTOR if aligned else inside("unit", count)
     row = t.name("p")
-    t.let(f"{row} = {row_of(cell, held, lane)}")
-    return load(t, "floats", f"{plus(row, column)} + {unit}", aligned, within)
+    t.let(f"{row} = {row_of(cell, held)}")
+    return load(t, "floats", f"{plus(row, column)} + unit", aligned, within)
 
 
-def _read_spread(t: Text, cell: CellSteps, value: int, lane: str, unit: str) -> list[str]:
+def _read_spread(t: Text, cell: CellSteps, value: int) -> list[str]:
     """The floats `unit` to `unit + 3` of a row that a smaller value is repeated to."""
     op = cell.normal.op(value)
     held, column = cell.placement.place(op.args[0])
     (*down, across), count = spread_sizes(op), columns(op.shape)
     pitch = padded(count, VECTOR)
     row = t.name("p")
-    t.let(f"{row} = {plus(row_of(cell, held, lane), column)}")
+    t.let(f"{row} = {plus(row_of(cell, held), column)}")
     if across > 1:
         near = t.name("u")
-        t.let(f"{near} = {unit} % {u(pitch)}")
+        t.let(f"{near} = unit % {u(pitch)}")
         aligned = column % VECTOR == 0
-        return load(
-            t, "floats", f"{row} + {near}", aligned, [None] * VECTOR if aligned else inside(near, count)
-        )
+        within: list[str | None] = [None] * VECTOR if aligned else inside(near, count)
+        return load(t, "floats", f"{row} + {near}", aligned, within)
     name = t.name("x")
-    t.add(
-        f"{name} = floats[{row} + {unit} // {u(pitch)}]"
-        if down and down[0] > 1
-        else f"{name} = floats[{row}]"
-    )
+    line = f" + unit // {u(pitch)}" if down and down[0] > 1 else ""
+    t.add(f"{name} = floats[{row}{line}]")
     return [name] * VECTOR
 
 
-def operate(
-    t: Text, cell: CellSteps, step: Step, known: Mapping[int, list[str]], lane: str, unit: str
-) -> None:
-    """The operations of a stage on the floats `unit` to `unit + 3` of a lane's rows; `known`: its gates'."""
+def operate(t: Text, cell: CellSteps, step: Step, known: Mapping[int, list[str]]) -> None:
+    """The operations of a stage on the floats `unit` to `unit + 3` of `lane`'s rows; `known`: its gates'."""
     stage = step.stage
     assert isinstance(stage, Stage)
     normal = cell.normal
@@ -151,22 +145,22 @@ def operate(
             found[a] = [number(normal.op(a).attr[0])] * VECTOR
         elif normal.static[a]:
             fixed = next(f for f in step.fixed if (f.value, f.shape) == (a, stage.shape))
-            found[a] = load(t, "weights", f"{plus('first', fixed.offset)} + {unit}", True, [None] * VECTOR)
+            found[a] = load(t, "weights", f"{plus('first', fixed.offset)} + unit", True, [None] * VECTOR)
         else:
-            found[a] = _read_row(t, cell, stage.shape, a, lane, unit)
+            found[a] = _read_row(t, cell, stage.shape, a)
         return found[a]
 
     for value in stage.operations:
         op = normal.op(value)
         if op.name == "spread":
-            found[value] = _read_spread(t, cell, value, lane, unit)
+            found[value] = _read_spread(t, cell, value)
             continue
         arguments = [read(a) for a in op.args]
         found[value] = [
             assign(t.add, t.name("v"), op.name, [a[e] for a in arguments], number) for e in range(VECTOR)
         ]
     for value in stage.stores:
-        t.add(f"st4(floats, {row_of(cell, value, lane)} + {unit}, {', '.join(found[value])})")
+        t.add(f"st4(floats, {row_of(cell, value)} + unit, {', '.join(found[value])})")
 
 
 def epilogue_text(cell: CellSteps, step: Step) -> str:
@@ -189,7 +183,7 @@ def epilogue_text(cell: CellSteps, step: Step) -> str:
             found = load(t, memory, plus(base, at), True, [None] * VECTOR)
             t.add(*(f"{name} += {value}" for name, value in zip(sums[g], found, strict=True)))
         known = {gate.value: sums[g] for g, gate in enumerate(gates)}
-        operate(t, cell, step, known, "lane", "unit")
+        operate(t, cell, step, known)
     return str(t)
 
 

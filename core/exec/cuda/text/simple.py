@@ -57,7 +57,7 @@ def plain_text(cell: CellSteps, step: Step, threads: int) -> tuple[str, Share]:
 
     def body(t: Text) -> None:
         t.let(f"unit = piece * {u(VECTOR)}")
-        operate(t, cell, step, {}, "lane", "unit")
+        operate(t, cell, step, {})
 
     return share_text(share, body)
 
@@ -128,7 +128,7 @@ def single_text(cell: CellSteps, step: Step, threads: int) -> tuple[str, Share]:
     given = _Operands(cell, step)
     shape, name = given.op.shape, given.op.name
     rows, count = shape[0] if len(shape) == 2 else 1, columns(shape)
-    kernels: dict[str, tuple[int, Callable[[Text, _Operands], None]]] = {
+    kernels: dict[str, tuple[int, Callable[[Text, _Operands, str], None]]] = {
         "softmax": (rows, _softmax),
         "sum": (count, _along),
         "max": (count, _along),
@@ -142,7 +142,7 @@ def single_text(cell: CellSteps, step: Step, threads: int) -> tuple[str, Share]:
     work, write = kernels[name]
     if name == "matmul" and len(shape) == 2:
         work, write = -(-rows // ROWS_AT_ONCE) * (padded(count, VECTOR) // VECTOR), _by_matrix
-    return share_text(Share(work, threads), lambda t: write(t, given))
+    return share_text(Share(work, threads), lambda t: write(t, given, given.out(t)))
 
 
 def share_text(share: Share, body: Callable[[Text], None]) -> tuple[str, Share]:
@@ -174,7 +174,7 @@ class _Operands:
 
     def out(self, t: Text) -> str:
         """The result's row, as a name."""
-        t.let(f"out = {row_of(self.cell, self.single.value, 'lane')}")
+        t.let(f"out = {row_of(self.cell, self.single.value)}")
         return "out"
 
     def operand(self, t: Text, number: int) -> tuple[str, str, bool]:
@@ -198,15 +198,14 @@ class _Operands:
         names = []
         for part in self.single.right:
             name = t.name("p")
-            t.let(f"{name} = {part_row(self.cell, part, 'lane')}")
+            t.let(f"{name} = {part_row(self.cell, part)}")
             names.append(("floats", name, part.length))
         return names
 
 
-def _softmax(t: Text, given: _Operands) -> None:
+def _softmax(t: Text, given: _Operands, out: str) -> None:
     """One row a thread: the largest element, the exponentials' sum, the quotients."""
     count = columns(given.op.shape)
-    out = given.out(t)
     memory, place, _ = given.operand(t, 0)
     pitch = padded(count, VECTOR)
     t.let(f"source = {place} + {times('piece', pitch)}", f"target = {out} + {times('piece', pitch)}")
@@ -220,9 +219,8 @@ def _softmax(t: Text, given: _Operands) -> None:
         t.add("floats[target + i] = floats[target + i] / total")
 
 
-def _along(t: Text, given: _Operands) -> None:
+def _along(t: Text, given: _Operands, out: str) -> None:
     """The sum or the largest of a row or column a thread; of rows four partial results."""
-    out = given.out(t)
     memory, place, aligned = given.operand(t, 0)
     shape, op = given.shapes[0], given.op
     largest = op.name == "max"
@@ -252,9 +250,8 @@ def _along(t: Text, given: _Operands) -> None:
     t.add(f"floats[{out} + piece] = total")
 
 
-def _reshape(t: Text, given: _Operands) -> None:
+def _reshape(t: Text, given: _Operands, out: str) -> None:
     """One element a thread."""
-    out = given.out(t)
     memory, place, _ = given.operand(t, 0)
     before, after = columns(given.shapes[0]), columns(given.op.shape)
 
@@ -264,9 +261,8 @@ def _reshape(t: Text, given: _Operands) -> None:
     t.add(f"floats[{at(out, after)}] = {memory}[{at(place, before)}]")
 
 
-def _concat(t: Text, given: _Operands) -> None:
+def _concat(t: Text, given: _Operands, out: str) -> None:
     """One element a thread; in each operand's range it is that one's."""
-    out = given.out(t)
     matrix = len(given.op.shape) == 2
     count = columns(given.op.shape) if matrix else 1
     pitch = padded(count, VECTOR) if matrix else 1
@@ -281,9 +277,8 @@ def _concat(t: Text, given: _Operands) -> None:
     t.add(f"floats[{out} + line * {u(pitch)} + near] = found")
 
 
-def _transpose(t: Text, given: _Operands) -> None:
+def _transpose(t: Text, given: _Operands, out: str) -> None:
     """One element a thread."""
-    out = given.out(t)
     memory, place, _ = given.operand(t, 0)
     rows, count = given.op.shape
     t.let(f"line = piece // {u(count)}", f"near = piece % {u(count)}")
@@ -291,9 +286,8 @@ def _transpose(t: Text, given: _Operands) -> None:
     t.add(f"floats[{out} + line * {u(padded(count, VECTOR))} + near] = found")
 
 
-def _by_vector(t: Text, given: _Operands) -> None:
+def _by_vector(t: Text, given: _Operands, out: str) -> None:
     """Matrix times vector: one element a thread, four columns at a time."""
-    out = given.out(t)
     left, left_place, left_aligned = given.operand(t, 0)
     right, right_place, right_aligned = given.operand(t, 1)
     count = given.shapes[0][1]
@@ -307,9 +301,8 @@ def _by_vector(t: Text, given: _Operands) -> None:
     t.add(f"floats[{out} + piece] = total")
 
 
-def _by_matrix(t: Text, given: _Operands) -> None:
+def _by_matrix(t: Text, given: _Operands, out: str) -> None:
     """Matrix times matrix: a thread sums four columns of a few rows."""
-    out = given.out(t)
     left, left_place, _ = given.operand(t, 0)
     (rows, inner), (_, count) = given.shapes
     wide = padded(count, VECTOR)

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
 from abw.core.exec.cuda.driver.toolkit import HINT, Toolkit, find_toolkit, need_toolkit
+
+_FLOAT64 = re.compile(r"^\s*(?:@\S+\s+)?\S*\.f64\b.*$", re.MULTILINE)
+
+
+def float64_lines(ptx: str) -> list[str]:
+    """The instructions that touch a float64: none should, it runs at half or a 64th of the speed."""
+    return [line.strip() for line in _FLOAT64.findall(ptx)]
 
 
 @pytest.fixture(scope="session")

@@ -20,10 +20,10 @@ from abw.core.exec.cuda.driver.compiled import (
     assemble,
     compile_image,
     compile_ptx,
-    float64_lines,
 )
 from abw.core.exec.cuda.driver.toolkit import Toolkit, find_toolkit, need_toolkit
 from abw.core.exec.cuda.ondevice.intrinsics import ex2, grid_barrier, ld4, rcp, st4
+from tests.core.exec.cuda.conftest import float64_lines
 
 cuda: Any = typed_cuda
 F, U = types.float32[::1], types.uint32[::1]

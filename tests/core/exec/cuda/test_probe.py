@@ -7,7 +7,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from abw.core.exec.cuda.driver.compiled import assemble, compile_ptx, float64_lines
+from abw.core.exec.cuda.driver.compiled import assemble, compile_ptx
 from abw.core.exec.cuda.driver.device import Device
 from abw.core.exec.cuda.driver.driver import Driver
 from abw.core.exec.cuda.driver.toolkit import Toolkit
@@ -23,6 +23,7 @@ from abw.core.exec.cuda.measure.probe import (
     multiply_add,
     sweep,
 )
+from tests.core.exec.cuda.conftest import float64_lines
 from tests.core.exec.cuda.fakedriver import FakeLibrary
 from tests.core.exec.cuda.simgrid import launch
 
