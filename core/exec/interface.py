@@ -20,7 +20,6 @@ from abw.core.plan.plan import Plan
 from abw.core.policy.schedule import Schedule
 
 if TYPE_CHECKING:  # what grows or is trained is imported by what grows or trains
-    from abw.core.exec.cpu.executor import CpuExecutor
     from abw.core.exec.gradient import Gradient
     from abw.core.grad.graph import TrainingGraph
     from abw.core.graph.growing.batch import Batch
@@ -170,6 +169,32 @@ class Executed:
     share_of_peak: NDArray[np.float64]
 
 
+class Profile(Protocol):
+    """Time by type and reason."""
+
+    def document(self) -> dict[str, Any]:
+        """The profile for a run's report."""
+
+
+class Profiler(Protocol):
+    """Says where the time of an executor's runs goes, and notes each batch."""
+
+    def measure(self) -> None:
+        """From now on measure where the time of runs goes; each is to be followed by `sample`."""
+
+    def sample(self, plan: Plan) -> None:
+        """Measure the plan that was run last by running it again; its result stays as it is."""
+
+    def profile(self) -> Profile:
+        """Where the time of all runs since `measure` went. Raises ValueError where nothing was measured."""
+
+    def record(self, most: int) -> None:
+        """From now on note what is executed, in `most` runs at most."""
+
+    def recorded(self) -> list[Executed]:
+        """The runs so far. Raises ValueError where nothing was noted."""
+
+
 class Executor(Protocol):
     """Runs plans of one network with one set of parameters.
 
@@ -193,7 +218,7 @@ class Executor(Protocol):
         return None
 
     @property
-    def profiler(self) -> CpuExecutor | None:
+    def profiler(self) -> Profiler | None:
         """What measures where the time of its runs goes, and notes each batch; None where nothing can."""
         return None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from abw.core.base.memory import peak_resident, peak_since, resident, settle
 from abw.core.base.progress import Clock, SpanClock
-from abw.core.exec.cpu.executor import CpuExecutor
+from abw.core.exec.interface import Profiler
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.growing.history.history import bound_by_rounds
 from abw.core.ir.growth import Growth
@@ -92,7 +92,7 @@ class Timeline(Observer[RanModel]):
     """
 
     def __init__(
-        self, profiler: CpuExecutor | None, recorder: CpuExecutor | None, trace: Path | None, *, keep: bool
+        self, profiler: Profiler | None, recorder: Profiler | None, trace: Path | None, *, keep: bool
     ) -> None:
         self.profiler, self.recorder, self.trace, self.keep = profiler, recorder, trace, keep
 
