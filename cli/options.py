@@ -237,7 +237,7 @@ def shard_of(text: str | None) -> Any:  # noqa: ANN401 (core's)
     """The shard of --shard. Errors: a usage error."""
     if text is None:
         return None
-    from abw.core.run.shards import Shard
+    from abw.core.run.options import Shard
 
     found = re.fullmatch(r"(\d{1,5})/(\d{1,5})", text)
     if not found or not 1 <= int(found[1]) <= int(found[2]):

@@ -35,9 +35,9 @@ from abw.core.run.observing.footprint import require_weights
 from abw.core.run.observing.observers import COMPARED, Growing, Resident, Timeline, usual_observers
 from abw.core.run.onepass.onepass import Passes
 from abw.core.run.options import RunOptions as RunOptions
+from abw.core.run.options import Share
 from abw.core.run.precompile import BOUND, PLAN, Beside, compiling_beside
 from abw.core.run.run import require_targets, shown_data, spare_read, weights_document
-from abw.core.run.shards import Share
 from abw.core.run.streaming import ModelRun
 from abw.core.run.workload import Workload, may_look, open_model, open_networks, open_sample, open_seeds
 from abw.core.spec.load import Overrides

@@ -27,8 +27,7 @@ from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.policy.schedule import Schedule
 from abw.core.run.minibatches import MiniBatch
-from abw.core.run.options import CommonOptions
-from abw.core.run.shards import Share
+from abw.core.run.options import CommonOptions, Share
 from abw.core.store.folders import new_folder, passing_folder, require_writable
 from abw.core.store.outputs import Writer, require_suffix
 from abw.core.store.runs import SCHEMA_VERSION, runs_folder, save_report, write_note

@@ -34,7 +34,7 @@ from abw.core.run.options import RunOptions
 from abw.core.run.parallel import Done, Part, PartRunner
 from abw.core.run.run import KEPT, Given, Ran, Run
 from abw.core.run.workload import Networks, Workload, chunks_of, open_workload
-from abw.core.store.history import save_history
+from abw.core.store.checked import save_history
 from abw.core.store.outputs import Column, Rows, Writer, open_outputs, outputs_of, with_bad
 from abw.core.store.runs import OUTPUTS
 

@@ -234,7 +234,6 @@ def open_workload(model: Model, instances: Instances, networks: Networks) -> Wor
 def load_workload(
     model: Model,
     granularity: Granularity,
-    layout: LayoutName = "planned",
     *,
     fuse: bool = False,
     group: bool = False,
@@ -246,7 +245,7 @@ def load_workload(
     They grow on the executor cpu, by the model's weights or those of the `seed`. Errors: DataError.
     """
     instances = read_instances(model.data, model.data.limit)
-    networks = open_networks(model, granularity, layout, fuse=fuse, group=group, finished=True, dedup=dedup)
+    networks = open_networks(model, granularity, fuse=fuse, group=group, finished=True, dedup=dedup)
     return whole(open_workload(model, instances, networks), seed=seed)
 
 

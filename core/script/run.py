@@ -35,7 +35,7 @@ from abw.core.program.session import Ran as Executed
 from abw.core.program.verify import arrays_of, verify
 from abw.core.run.checks import refuse_weights
 from abw.core.run.observing.observers import usual_observers
-from abw.core.run.options import CommonOptions
+from abw.core.run.options import CommonOptions, Cut, require_shards
 from abw.core.run.run import (
     Given,
     Ran,
@@ -45,7 +45,6 @@ from abw.core.run.run import (
     spare_read,
     weights_document,
 )
-from abw.core.run.shards import Cut, require_shards
 from abw.core.script.find import Program, opened
 from abw.core.script.items import batches_of, format_of, items_of
 from abw.core.script.returned import Row, open_rows

@@ -12,8 +12,7 @@ from abw.core.api import LoadedModel, load
 from abw.core.base.errors import AbwError
 from abw.core.data.instances import Instances
 from abw.core.serve.answers import Answer, described, tensors_of
-from abw.core.serve.process import main
-from abw.core.serve.request_batch import BatchEngine, Found, RequestBatch, wrong
+from abw.core.serve.process import BatchEngine, Found, RequestBatch, main, wrong
 from abw.core.serve.settings import Limits, Loading
 from abw.core.store.outputs import Column, line_of
 

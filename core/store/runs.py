@@ -13,7 +13,7 @@ A run's folder `NNNN-model/` holds:
 - `times/NNNN.npz`, where the run was profiled or traced: when each batch of these was executed, and on which
   thread (`abw.core.run.observing.trace`);
 - `growth/NNNN.npz`, of each of these that has grown: in which round what came, and every decision with its
-  margin (`abw.core.store.history`);
+  margin (`abw.core.store.checked`);
 - `outputs.npz`, as `docs/outputs.md` describes it, of a program `outputs.jsonl`, unless they went elsewhere;
 - `note.json`, the one file that may change: a note and tags.
 """

@@ -39,7 +39,7 @@ from abw.core.run.workload import grows_at_random
 from abw.core.script.inspect import inspect_batch
 from abw.core.script.run import ProgramOptions
 from abw.core.spec.load import Overrides
-from abw.core.store.history import load_history
+from abw.core.store.checked import load_history
 from abw.core.store.runs import StoredRun, in_range, load_batch, policy_name
 from abw.core.tools.needed import batch_of, bytes_document, bytes_picture
 from abw.core.tools.opened import open_batch

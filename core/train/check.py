@@ -38,7 +38,7 @@ def check_gradients(spec: Path, overrides: Overrides, options: TrainOptions) -> 
 
     def found() -> Any:  # noqa: ANN401
         # what the first epoch leaves out is left out each time
-        return learner.gradient(workload, 0, len(instances), targets, 0)
+        return learner.found(learner.lesson(workload, 0, len(instances), targets, 0))
 
     first = found()
     divisor = learner.divisor(first.values, len(instances))

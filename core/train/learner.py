@@ -183,21 +183,6 @@ class Learner(Learning):
         """Find the targets of some instances, by loss. Errors: SpecError."""
         return tuple(targets_of(self.model, loss, instances) for loss in self.training.losses)
 
-    def gradient(
-        self,
-        workload: Workload,
-        first: int,
-        last: int,
-        targets: tuple[Targets, ...],
-        epoch: int | None = None,
-    ) -> Found:
-        """The gradient of the loss of instances `first` to `last` (exclusive), and that loss.
-
-        `targets` are those of the workload's instances, by loss. With an `epoch` words and values are left
-        out as the section `train` says. Errors: NotFiniteError.
-        """
-        return self.found(self.lesson(workload, first, last, targets, epoch))
-
     def planned(self, workload: Workload, first: int, last: int, epoch: int | None = None) -> Passes:
         """Instances `first` to `last` (exclusive), to be computed forward and backward."""
         return self.passes.planned(dropped(self.dropout, self.equal, workload, first, last, epoch))
@@ -210,7 +195,11 @@ class Learner(Learning):
         targets: tuple[Targets, ...],
         epoch: int | None = None,
     ) -> Lesson:
-        """Instances `first` to `last` planned, with their targets: what of a step weights do not change."""
+        """Instances `first` to `last` (exclusive) planned: what of a step weights do not change.
+
+        `targets` are those of the workload's instances, by loss. With an `epoch` words and values are left
+        out as the section `train` says.
+        """
         passes = self.planned(workload, first, last, epoch)
         start = int(workload.instances.start[first])
         wanted = [

@@ -31,9 +31,8 @@ from abw.core.run.observing.footprint import PlanCache
 from abw.core.run.workload import Workload, open_workload
 from abw.core.store.trainings import BEST
 from abw.core.train.checkpoint import SPEED, Position, load_checkpoint, named, save_checkpoint
-from abw.core.train.evaluate import better, judge_of
 from abw.core.train.learner import Found, Learner, NotFiniteError
-from abw.core.train.metrics import UserMetric
+from abw.core.train.metrics import UserMetric, better, judge_of
 from abw.core.train.optimizers import Stepper, rate_at
 from abw.core.train.targets import Targets, require
 

@@ -121,7 +121,9 @@ class Trainer(WeightsByName):
         learner, workload = self.learner, self._workload(instances)
         count = len(workload.instances)
         if loss is None:
-            found = learner.gradient(workload, 0, count, learner.targets(workload.instances), epoch)
+            found = learner.found(
+                learner.lesson(workload, 0, count, learner.targets(workload.instances), epoch)
+            )
             return found, learner.divisor(found.values, count)
         half = learner.passes.forward(learner.planned(workload, 0, count, epoch))
         total, gradients = loss({name: half.values(name) for name in half.gradients})

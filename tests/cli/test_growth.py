@@ -15,8 +15,8 @@ import yaml
 import abw as api
 from abw.core.data.instances import Instances
 from abw.core.data.read import read
+from abw.core.store.checked import load_history
 from abw.core.store.grown import GrownWriter
-from abw.core.store.history import load_history
 from abw.core.store.runs import find_run, load_batch
 from tests.cli.conftest import Abw
 

@@ -29,8 +29,7 @@ from abw.core.run.workload import grows_at_random
 from abw.core.script.inspect import inspect_batch
 from abw.core.script.run import ProgramOptions
 from abw.core.spec.load import Overrides
-from abw.core.store.checked import Equal, equal_of, read_outputs
-from abw.core.store.history import load_history
+from abw.core.store.checked import Equal, equal_of, load_history, read_outputs
 from abw.core.store.runs import OUTPUTS, POLICY, StoredRun, in_range, load_batch, load_equal, policy_name
 from abw.core.tools.opened import open_batch
 from abw.viz.data.reopened import Origin, reopen

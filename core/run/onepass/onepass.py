@@ -25,7 +25,7 @@ from abw.core.jit.decorators import is_on_disk
 from abw.core.jit.pointers import Table
 from abw.core.plan.counts import Counts
 from abw.core.policy.schedule import Policy
-from abw.core.run.columns import answered_column
+from abw.core.run.columns import answered, answered_column
 from abw.core.run.minibatches import Passed, Planned
 from abw.core.run.onepass import bind, build, distinct, finish, schedule
 from abw.core.run.onepass import state as at
@@ -37,7 +37,6 @@ from abw.core.run.onepass.rules import Rule, rule_of
 from abw.core.run.onepass.state import Stage
 from abw.core.run.onepass.workspace import Phases, Workspace
 from abw.core.run.workload import Networks, Workload
-from abw.core.store.answers import answered
 from abw.core.store.outputs import Column, Output
 from abw.core.store.ragged import Outputs, Ragged
 

@@ -13,7 +13,7 @@ import pytest
 import abw
 from abw.core.program.net import session_of
 from abw.core.program.running.fibers import Done, Failed, Stopped
-from abw.core.serve.alarm import Alarm
+from abw.core.serve.program import Alarm
 
 LIBRARY = Path(abw.__file__).parent / "specs/programs/parser.yaml"
 

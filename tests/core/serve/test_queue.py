@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abw.core.serve.pace import Pace
+from abw.core.serve.dispatch import Pace
 from abw.core.serve.queue import MEMORY, SHARE, FullError, Piece, RequestQueue, Waiting
 
 steps = st.lists(

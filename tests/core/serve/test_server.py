@@ -33,7 +33,7 @@ SIZES = ("--set", "hidden=16")
 POISON = """
 import os, sys
 if "abw.core.serve.engine" in sys.orig_argv:
-    from abw.core.serve.request_batch import BatchEngine
+    from abw.core.serve.process import BatchEngine
     before = BatchEngine.run
     def run(self, requests):
         if any("poison" in text for request in requests.values() for text in request.texts):

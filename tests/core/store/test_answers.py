@@ -15,10 +15,10 @@ from hypothesis.extra.numpy import arrays
 import abw
 from abw.core.base.errors import SpecError
 from abw.core.ir.model import Answer
+from abw.core.run.columns import answered, labels, probabilities
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.run.workload import open_model
 from abw.core.spec.load import Overrides
-from abw.core.store.answers import answered, labels, probabilities
 from abw.core.store.outputs import Column, Output
 
 TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]

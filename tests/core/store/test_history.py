@@ -16,8 +16,7 @@ from abw.core.run.minibatches import history_again
 from abw.core.run.pipeline import RunOptions, run
 from abw.core.run.workload import open_model
 from abw.core.spec.load import Overrides
-from abw.core.store.checked import arrays_file
-from abw.core.store.history import load_history, save_history
+from abw.core.store.checked import arrays_file, load_history, save_history
 from abw.core.store.runs import find_run, load_batch
 
 SPEC = Path(__file__).resolve().parents[3] / "specs" / "beam.yaml"

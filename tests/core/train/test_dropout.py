@@ -13,7 +13,7 @@ from abw.core.run.workload import open_workload
 from abw.core.spec.load import Overrides
 from abw.core.train.check import check_gradients
 from abw.core.train.checkpoint import named
-from abw.core.train.evaluate import judge_of
+from abw.core.train.metrics import judge_of
 from abw.core.train.session import TrainOptions
 from tests.core.train.models import Opened, opened, spec_of
 
@@ -29,17 +29,19 @@ def trees(folder: Path, executor: str = "cpu", said: str = DROPPED) -> Opened:
 def test_a_mini_batch_drops_what_each_of_its_instances_drops_alone(executor: str, tmp_path: Path) -> None:
     made = trees(tmp_path, executor)
     learner, count = made.learner, len(made.instances)
-    together = learner.gradient(made.workload, 0, count, made.targets, 3).loss
-    alone = [learner.gradient(made.workload, i, i + 1, made.targets, 3).loss for i in range(count)]
+    together = learner.found(learner.lesson(made.workload, 0, count, made.targets, 3)).loss
+    alone = [
+        learner.found(learner.lesson(made.workload, i, i + 1, made.targets, 3)).loss for i in range(count)
+    ]
     assert together == pytest.approx(sum(alone), rel=1e-6)
-    other = learner.gradient(made.workload, 0, count, made.targets, 4).loss
-    none = learner.gradient(made.workload, 0, count, made.targets).loss
+    other = learner.found(learner.lesson(made.workload, 0, count, made.targets, 4)).loss
+    none = learner.found(learner.lesson(made.workload, 0, count, made.targets)).loss
     assert len({round(together, 3), round(other, 3), round(none, 3)}) == 3
 
 
 def test_without_an_epoch_and_in_metrics_nothing_is_dropped(tmp_path: Path) -> None:
     made, plain = trees(tmp_path), trees(tmp_path, said="epochs: 1")
-    found = [one.learner.gradient(one.workload, 0, 12, one.targets) for one in (made, plain)]
+    found = [one.learner.found(one.learner.lesson(one.workload, 0, 12, one.targets)) for one in (made, plain)]
     assert found[0].loss == found[1].loss
     np.testing.assert_allclose(found[0].gradient.values, found[1].gradient.values, rtol=1e-5, atol=1e-7)
     scores = []
