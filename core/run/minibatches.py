@@ -188,10 +188,11 @@ def run_all(
     Errors: InstanceError; TooLargeError if one instance alone does not fit.
     """
     if workload.growing is not None:
-        for number, (first, last) in enumerate(workload.windows()) if windows is None else windows:
-            yield from _grown(workload, policy, executor, clock, number, first, last, leave_out)
+        how = partial(_grown, workload, policy, executor, clock)
+        for batch in each_window(workload, how, leave_out, windows):
+            assert batch.grown is not None
+            yield batch, batch.grown.result
         return
-
     of = workload, policy, executor
     made = partial(planned, *of, clock=clock, keep_all=keep_all, apart=apart)
     batches = each_window(workload, made, leave_out, windows)
@@ -204,38 +205,19 @@ def _grown(
     policy: Policy,
     executor: Executor,
     clock: Clock,
-    window: int,
     first: int,
     last: int,
-    leave_out: Callable[[InstanceError], None] | None,
-) -> Iterator[tuple[MiniBatch, Result]]:
-    """Grow the instances of a window, in several mini-batches if some are left out or not all fit."""
+    window: int,
+) -> MiniBatch:
+    """Grow instances `first` to `last` (exclusive). Errors: InstanceError, TooLargeError."""
     assert workload.growing is not None
     networks = workload.networks
 
     def batched(graph: Graph) -> Schedule:
         return networks.launched(graph, policy.schedule(networks.seen(graph)))
 
-    waiting = [(first, last, False)]
-    while waiting:
-        first, last, piece = waiting.pop(0)
-        if first == last:
-            continue
-        try:
-            of = workload.binding, workload.growing, executor, batched, first, last, clock
-            grown = grow(*of, networks.equal)
-        except InstanceError as error:
-            if leave_out is None:
-                raise
-            leave_out(error)
-            waiting[:0] = [(first, error.instance, piece), (error.instance + 1, last, piece)]
-        except TooLargeError:
-            if last - first < 2:
-                raise
-            middle = (first + last) // 2
-            waiting[:0] = [(first, middle, True), (middle, last, True)]
-        else:
-            yield MiniBatch(window, first, last, grown, piece), grown.result
+    of = workload.binding, workload.growing, executor, batched, first, last, clock
+    return MiniBatch(window, first, last, grow(*of, networks.equal))
 
 
 def each_window(
@@ -244,22 +226,29 @@ def each_window(
     leave_out: Callable[[InstanceError], None] | None,
     windows: Iterable[Window] | None,
 ) -> Iterator[MiniBatch]:
-    """Yield the mini-batch that is `made(first, last, window)` of each window, or several around instances
-    that are left out.
+    """Yield the mini-batch that is `made(first, last, window)` of each window: several around instances that
+    are left out, and halves of one that does not fit the executor's memory.
     """
     for number, window in enumerate(workload.windows()) if windows is None else windows:
-        waiting = [window]
+        waiting = [(*window, False)]
         while waiting:
-            first, last = waiting.pop()
+            first, last, piece = waiting.pop()
             if first == last:
                 continue
             try:
-                yield made(first, last, number)
+                batch = made(first, last, number)
             except InstanceError as error:
                 if leave_out is None:
                     raise
                 leave_out(error)
-                waiting += [(error.instance + 1, last), (first, error.instance)]
+                waiting += [(error.instance + 1, last, piece), (first, error.instance, piece)]
+            except TooLargeError:
+                if last - first < 2:
+                    raise
+                middle = (first + last) // 2
+                waiting += [(middle, last, True), (first, middle, True)]
+            else:
+                yield replace(batch, piece=True) if piece else batch
 
 
 class Made(Protocol):

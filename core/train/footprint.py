@@ -7,7 +7,7 @@ made, all others by their shapes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from abw.core.run.observing.footprint import (
     CACHE_BYTES,
     LANES,
     VERTEX_BYTES,
+    Bytes,
     footprint,
     numbers_of,
     packed_bytes,
@@ -49,7 +50,7 @@ REPACKED = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingForecast:
+class TrainingForecast(Bytes):
     """Bytes of a whole process that trains a model by the executor cpu.
 
     `at_rest`: without a model; `pytorch`: what reads weights from a file of PyTorch's; `weights`: parameters
@@ -68,15 +69,6 @@ class TrainingForecast:
     instances: int
     mini_batches: int
     moment: int
-
-    @property
-    def total(self) -> int:
-        """All of them: the process's peak."""
-        return sum(getattr(self, f.name) for f in fields(self))
-
-    def document(self) -> dict[str, int]:
-        """The forecast as a report has it."""
-        return {**{f.name: getattr(self, f.name) for f in fields(self)}, "total": self.total}
 
 
 def forecast_training(opened: Opened, options: TrainOptions) -> TrainingForecast:

@@ -40,8 +40,26 @@ _FIELDS: dict[type[Any], Callable[[Any], Iterable[Any]]] = {
 _FIELDS[Dag] = lambda dag: (dag.type, *vars(dag).get("edges", ()))
 
 
+class Bytes:
+    """Bytes by what takes them."""
+
+    __slots__ = ()
+
+    @property
+    def total(self) -> int:
+        """The sum of all parts."""
+        return sum(self._parts().values())
+
+    def document(self) -> dict[str, int]:
+        """The document in a report."""
+        return {**self._parts(), "total": self.total}
+
+    def _parts(self) -> dict[str, int]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, slots=True)
-class Footprint:
+class Footprint(Bytes):
     """Bytes of a mini-batch, on top of a process with a prepared executor.
 
     `arenas`: all values, including tables; `graph`: the arrays of graph, schedule and plan; `outputs`: what
@@ -51,11 +69,6 @@ class Footprint:
     arenas: int
     graph: int
     outputs: int
-
-    @property
-    def total(self) -> int:
-        """The sum of all parts."""
-        return self.arenas + self.graph + self.outputs
 
 
 def footprint(planned: Plan) -> Footprint:
@@ -107,7 +120,7 @@ VERTEX_BYTES = 150
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Bytes):
     """Bytes of a process that runs a model on the executor cpu.
 
     `at_rest`: without a model; `pytorch`: PyTorch, if it reads the weights; `weights`: parameters and tables,
@@ -120,15 +133,6 @@ class Forecast:
     weights: int
     instances: int
     mini_batches: int
-
-    @property
-    def total(self) -> int:
-        """The sum: the peak of the process."""
-        return self.at_rest + self.pytorch + self.weights + self.instances + self.mini_batches
-
-    def document(self) -> dict[str, int]:
-        """The document in a report."""
-        return {**{f.name: getattr(self, f.name) for f in fields(self)}, "total": self.total}
 
 
 def forecast(
