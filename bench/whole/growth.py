@@ -24,7 +24,7 @@ from abw.core.api import load
 from abw.core.base.errors import AbwError
 from abw.core.base.progress import Clock
 from abw.core.plan.arenas import arenas_of
-from abw.core.run.growing.grow import Grown
+from abw.core.run.growing.grown import Grown
 from abw.core.run.minibatches import run_all
 from abw.core.run.observing.footprint import packed_bytes
 from abw.core.run.workload import open_model

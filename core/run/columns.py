@@ -17,7 +17,7 @@ from abw.core.exec.values import single
 from abw.core.graph.graph import ResultRefs
 from abw.core.ir.growth import DecisionOutput
 from abw.core.ir.model import AS_IT_IS, VERTEX, Answer, Model
-from abw.core.run.growing.grow import Grown
+from abw.core.run.growing.grown import Grown
 from abw.core.run.minibatches import MiniBatch
 from abw.core.run.workload import Workload
 from abw.core.store.outputs import Column

@@ -20,7 +20,8 @@ from abw.core.ir.model import Model
 from abw.core.plan.plan import Plan, outputs_to_keep, plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy, Schedule
-from abw.core.run.growing.grow import Grown, grow
+from abw.core.run.growing.grow import grow
+from abw.core.run.growing.grown import Grown
 from abw.core.run.workload import Workload, open_networks, open_workload, read_instances, usual_executor
 
 # Small mini-batches are planned together, up to this many nodes, before the first of them runs: kernels fill

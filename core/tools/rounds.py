@@ -12,7 +12,7 @@ from abw.core.exec.interface import Executor
 from abw.core.graph.growing.history.history import History
 from abw.core.ir.model import Model
 from abw.core.policy.rules.critical import Critical
-from abw.core.run.growing.grow import Grown
+from abw.core.run.growing.grown import Grown
 from abw.core.run.minibatches import run_all
 from abw.core.run.workload import Workload, open_networks, open_workload, read_instances, usual_executor
 

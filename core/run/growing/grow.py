@@ -8,8 +8,8 @@ of which outputs need the instances alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from abw.core.base.errors import InstanceError
 from abw.core.base.progress import Clock
 from abw.core.data.instances import Instances, Ints
-from abw.core.data.vertices import Columns, Order, finished
+from abw.core.data.vertices import Order, finished
 from abw.core.exec.interface import Array, Computed, Executor, Result, Rounds
 from abw.core.exec.planned_tape import PlannedTape
 from abw.core.graph.bind import Binding, bind
@@ -28,7 +28,6 @@ from abw.core.graph.equal.dedup import dedup
 from abw.core.graph.graph import Graph, Nodes
 from abw.core.graph.growing.batch import Batch, GrowthData, encoded
 from abw.core.graph.growing.finished import finished_nodes, noted
-from abw.core.graph.growing.history.history import Ended
 from abw.core.graph.growing.names import ORIGIN, ROUND, NodeColumn, ValueColumn
 from abw.core.graph.growing.picks import Picks, picks_of
 from abw.core.graph.growing.rounds import Round
@@ -36,81 +35,15 @@ from abw.core.graph.growing.rounds import Rounds as HostRounds
 from abw.core.graph.growing.share import Share
 from abw.core.graph.part import part, unified
 from abw.core.plan.counts import Counts
-from abw.core.plan.plan import Plan, plan
+from abw.core.plan.plan import Plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
 from abw.core.run.dedup import Deduplicator
+from abw.core.run.growing.grown import Grown
 
 References = NDArray[np.integer[Any]]
 # The batches of a graph, by the run's policy.
 Batched = Callable[[Graph], Schedule]
-
-
-@dataclass(frozen=True, eq=False)
-class Grown:
-    """A mini-batch that has grown to its end.
-
-    `columns` say all of its vertices, `order` which of them finished instances have; `result` has all values.
-    `rounds`: how many there were, `driven`: why by Python, None where they are compiled. By kind, `vertices`
-    that came to be, and how many instances were `cut`: they had `most` of it and wanted more, first in round
-    `cut_in` (kinds, instances), 0 for never. `picks`: what a
-    decision `best` picked. `batches`: how many there were; `unseen`: at how many steps a policy met a state
-    that it had not seen. `rows` (A,): so many rows of each arena are taken. `pieces`: the plans that were
-    executed; compiled rounds have none. `equal_nodes`: so many of the result's nodes were not executed, as
-    they equal others. Outputs need no more: the rest is made when it is first asked for.
-    """
-
-    columns: Columns
-    order: Order
-    result: Result
-    rounds: int
-    driven: str | None
-    vertices: dict[str, int]
-    cut: dict[str, int]
-    cut_in: Ints
-    picks: Picks | None
-    batches: int
-    unseen: int
-    rows: Ints
-    pieces: tuple[Plan, ...]
-    equal_nodes: int
-    finished: Callable[[], Instances]
-    whole: Callable[[], Graph]
-    executed: Callable[[], tuple[Graph, Schedule]]
-
-    @property
-    def instances(self) -> Instances:
-        """Its own, with what grew. Cost, the first time: some 50 us; their links and fields as asked for."""
-        return self.finished()
-
-    @property
-    def ended(self) -> Ended:
-        """What its history is told from."""
-        return Ended(self.columns, self.order, self.instances, self.rounds, self.cut_in, self.picks)
-
-    @property
-    def constructed(self) -> Graph:
-        """All nodes with their operands. Cost, the first time: finding names, and construction."""
-        return self.whole()
-
-    @property
-    def graph(self) -> Graph:
-        """The nodes that were executed, of equal ones one (`Graph.distinct`). Cost: as `constructed`."""
-        return self._executed[0]
-
-    @property
-    def schedule(self) -> Schedule:
-        """The batches as they were executed. Cost: linear in the nodes."""
-        return self._executed[1]
-
-    @cached_property
-    def _executed(self) -> tuple[Graph, Schedule]:
-        return self.executed()
-
-    @cached_property
-    def plan(self) -> Plan:
-        """What a single plan of that is. Cost: graph, schedule, and planning them."""
-        return plan(self.graph, self.schedule)
 
 
 def grow(
@@ -143,23 +76,17 @@ def grow(
     return under_way.learned(under_way.driven(rounds), equal)
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    """A mini-batch's vertices once growth has ended: see `Grown`."""
-
-    order: Order
-    rounds: int
-    driven: str | None
-    picks: Picks | None
-    finished: Callable[[], Instances]
-    whole: Callable[[], Graph]
-
-
 class _Growing:
     """A mini-batch under way.
 
-    Of each node on the tape `where` has the vertex; `spared` (T,): how many nodes were left out.
+    Of each node on the tape `where` has the vertex; `spared` (T,): how many nodes were left out. Once growth
+    has ended, there are the `order` and `picks` of the finished instances, these, and their `whole` graph.
     """
+
+    order: Order
+    picks: Picks | None
+    finished: Callable[[], Instances]
+    whole: Callable[[], Graph]
 
     def __init__(
         self,
@@ -204,7 +131,8 @@ class _Growing:
             if self.growth_model.own[t] >= 0 and self.binding.model.types[t].reduction is None:
                 values = self.columns[ValueColumn(t, 0)]
                 self.columns[NodeColumn(t)][:] = np.where(values >= 0, values // width, -1)
-        return self._after(self._end([rounds.share], rounds.count, why))
+        self._end([rounds.share])
+        return self._after(rounds.count, why)
 
     def compiled(self, rounds: Rounds) -> Grown | None:
         """Grow by rounds of the executor's own; None where a score or an input is wrong. Errors: as above."""
@@ -214,12 +142,12 @@ class _Growing:
             made = rounds.grow(self.batch, before)
         if made is None:
             return None
-        end = self._end(made.shares, made.rounds, None)
+        self._end(made.shares)
         if noted(self.growth_model):
-            return self._noted(end, made, before)
+            return self._noted(made, before)
         self._number()
         self._take(made)
-        return self._after(end)
+        return self._after(made.rounds, None)
 
     @property
     def left_out(self) -> int:
@@ -322,20 +250,22 @@ class _Growing:
         ptr = np.append(0, np.cumsum(sizes[types])).astype(np.int32)
         return Schedule(types, ptr, np.concatenate([np.zeros(0, np.int32), *nodes]))
 
-    def _end(self, shares: Sequence[Share], rounds: int, driven: str | None) -> _End:
+    def _end(self, shares: Sequence[Share]) -> None:
         """Collect the vertices once growth has ended."""
         if self.batch.looks:
             self.spared += np.sum([share.spared for share in shares], axis=0)
         with self.clock("construct"):
-            order = self.columns.ordered(self.last - self.first)
-            picks = picks_of(self.batch, shares, order)
-            of = self.binding.instances, self.first, self.last, self.columns, self.growth_model.growth, order
-            made = cache(partial(finished, *of))
-            return _End(order, rounds, driven, picks, made, cache(partial(self._whole, made)))
+            binding, first, growth = self.binding, self.first, self.growth_model.growth
+            self.order = order = self.columns.ordered(self.last - first)
+            self.picks = picks_of(self.batch, shares, order)
+            made = partial(finished, binding.instances, first, self.last, self.columns, growth, order)
+            self.finished = cache(made)
+            self.whole = cache(partial(_whole, binding, first, self.finished))
 
     def _grown(
         self,
-        end: _End,
+        rounds: int,
+        driven: str | None,
         result: Result,
         batches: int,
         rows: Ints,
@@ -348,19 +278,17 @@ class _Growing:
             for of in (self.batch.count, self.batch.cut > 0)
         )
         return Grown(
-            self.columns, end.order, result, end.rounds, end.driven, added, cut, self.batch.cut, end.picks,
-            batches,
-            tape.unseen, rows, tuple(tape.plans), self.left_out, end.finished, end.whole, executed,
+            self.columns, self.order, result, rounds, driven, added, cut, self.batch.cut, self.picks, batches,
+            tape.unseen, rows, tuple(tape.plans), self.left_out, self.finished, self.whole, executed,
         )  # fmt: skip
 
-    def _noted(self, end: _End, made: Computed, before: Plan) -> Grown:
+    def _noted(self, made: Computed, before: Plan) -> Grown:
         """The mini-batch as compiled rounds have noted it in columns: nothing is left to compute."""
-        network, phases, given = self.binding.network, self.growth_model.phases, self.batch.before
+        network, model, given = self.binding.network, self.growth_model, self.batch.before
         with self.clock("construct"):
             most = len(given) + int((made.rows - before.rows).sum()) + self.left_out
-            model = self.growth_model
-            nodes, row = finished_nodes(model, self.columns, end.order, model.own, model.values, most, given)
-            for t in phases.before:
+            nodes, row = finished_nodes(model, self.columns, self.order, model.own, model.values, most, given)
+            for t in model.phases.before:
                 ours = slice(*nodes.type_ptr[t : t + 2].tolist())
                 row[ours] = before.row.reshape(-1, network.width)[self._before_of(t)[1]]
             batches = self.tape.batches + made.batches
@@ -370,28 +298,29 @@ class _Growing:
             def executed() -> tuple[Graph, Schedule]:
                 self._number()
                 self._take(made)
-                return self._executed(end, self._numbers(end)[1])
+                return self._executed(self._numbers()[1])
 
-            return self._grown(end, result, batches, made.rows, executed)
+            return self._grown(made.rounds, None, result, batches, made.rows, executed)
 
-    def _after(self, end: _End) -> Grown:
+    def _after(self, rounds: int, driven: str | None) -> Grown:
         """What is left to compute of the finished instances, and all of it as one mini-batch."""
         tape = self.tape
         with self.clock("construct"):
-            nodes, number = self._numbers(end)
+            nodes, number = self._numbers()
         if (number < 0).any():
-            number = self._rest(end, number)
+            number = self._rest(number)
         if tape.count + self.left_out != len(nodes):
             raise ValueError(f"{tape.count} nodes grew, and the finished instances have {len(nodes)}")
         result = Result(nodes, tape.counts, _reader(tape, number, self.binding.network.width))
         assert tape.rows is not None
-        return self._grown(end, result, tape.batches, tape.rows, partial(self._executed, end, number))
+        executed = partial(self._executed, number)
+        return self._grown(rounds, driven, result, tape.batches, tape.rows, executed)
 
-    def _rest(self, end: _End, number: Ints) -> Ints:
+    def _rest(self, number: Ints) -> Ints:
         """Compute the nodes that have no number on the tape yet; all their numbers."""
         width, tape = self.binding.network.width, self.tape
         with self.clock("construct"):
-            graph, stands = end.whole(), np.arange(len(number), dtype=np.int32)
+            graph, stands = self.whole(), np.arange(len(number), dtype=np.int32)
             sizes = graph.type_sizes
             if self.batch.looks and self.equal is not None:
                 graph = dedup(graph, self.equal.keys, part=tape.executor.divide(graph))
@@ -404,21 +333,21 @@ class _Growing:
             node, output = np.divmod(outer, width)
             outer = there[node] * width + output
             there[missing] = np.arange(tape.count, tape.count + len(rest))
-            left = np.bincount(end.whole().dag.type[number < 0], minlength=len(sizes))
+            left = np.bincount(self.whole().dag.type[number < 0], minlength=len(sizes))
             self.spared += left - rest.type_sizes
-        self._advance(rest, outer.astype(np.int32), self.batched, end.order.vertex[rest.vertex])
+        self._advance(rest, outer.astype(np.int32), self.batched, self.order.vertex[rest.vertex])
         return np.where(number < 0, there[stands], number)
 
-    def _numbers(self, end: _End) -> tuple[Nodes, Ints]:
+    def _numbers(self) -> tuple[Nodes, Ints]:
         """The nodes of the finished instances, and their numbers on the tape; -1 where not computed yet."""
-        columns, order = self.columns, end.order
+        columns, order = self.columns, self.order
         if noted(self.growth_model):
             types = range(len(self.binding.model.types))
             own = np.array([columns.place[NodeColumn(t)] for t in types], np.int32)
             most = self.tape.count + self.left_out
             nodes, found = finished_nodes(self.growth_model, columns, order, own, own[:, None], most)
             return nodes, found[:, 0]
-        graph, phases = end.whole(), self.growth_model.phases
+        graph, phases = self.whole(), self.growth_model.phases
         vertex = order.vertex[graph.vertex]
         number = np.full(len(graph), -1, np.int32)
         for t in (*phases.before, *phases.during):
@@ -426,25 +355,26 @@ class _Growing:
             number[here] = columns[NodeColumn(t)][vertex[here]]
         return graph, number
 
-    def _executed(self, end: _End, number: Ints) -> tuple[Graph, Schedule]:
+    def _executed(self, number: Ints) -> tuple[Graph, Schedule]:
         """The nodes that were executed, and the batches in which they were; `number` is on the tape."""
-        graph, back = end.whole(), np.empty(self.tape.count, np.int32)
+        graph, back = self.whole(), np.empty(self.tape.count, np.int32)
         if not self.batch.looks:
             back[number] = np.arange(len(number), dtype=np.int32)
             return graph, self.tape.schedule(back)
-        own = np.flatnonzero(end.order.vertex[graph.vertex] == np.concatenate(self.where)[number])
+        own = np.flatnonzero(self.order.vertex[graph.vertex] == np.concatenate(self.where)[number])
         stands = np.empty(self.tape.count, np.int32)
         stands[number[own]], back[number[own]] = own, np.arange(len(own))
         return unified(graph, stands[number]), self.tape.schedule(back)
 
-    def _whole(self, made: Callable[[], Instances]) -> Graph:
-        """The graph of the finished instances. Errors: InstanceError."""
-        instances = made()
-        bound = bind(self.binding.model, self.binding.network, self.binding.program, instances)
-        try:
-            return construct(bound, 0, len(instances))
-        except InstanceError as error:
-            raise InstanceError(error.problems[0], self.first + error.instance) from None
+
+def _whole(binding: Binding, first: int, made: Callable[[], Instances]) -> Graph:
+    """The graph of finished instances, of which the first is number `first`. Errors: InstanceError."""
+    instances = made()
+    bound = bind(binding.model, binding.network, binding.program, instances)
+    try:
+        return construct(bound, 0, len(instances))
+    except InstanceError as error:
+        raise InstanceError(error.problems[0], first + error.instance) from None
 
 
 def _once(row: Ints, key: Ints) -> tuple[Ints, Ints]:

@@ -9,7 +9,7 @@ import numpy as np
 from abw.core.graph.growing.history.history import History, history
 from abw.core.graph.growing.history.margins import DROPPED, ENDED, MADE, WON
 from abw.core.ir.growth import Decision
-from abw.core.run.growing.grow import Grown
+from abw.core.run.growing.grown import Grown
 from abw.core.run.workload import Workload
 from tests.core.run.growing.oracle import Oracle, Vertex
 

@@ -20,7 +20,8 @@ from abw.core.graph.equal.numbering import keys_of
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import get_policy
 from abw.core.run.dedup import Deduplicator
-from abw.core.run.growing.grow import Grown, grow
+from abw.core.run.growing.grow import grow
+from abw.core.run.growing.grown import Grown
 from abw.core.run.workload import (
     Workload,
     open_model,

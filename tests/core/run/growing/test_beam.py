@@ -17,7 +17,7 @@ from abw.core.data.vertices import Columns
 from abw.core.exec.params import Params, init_params
 from abw.core.graph.growing.beam import continuations, ranked
 from abw.core.ir.growth import Decision
-from abw.core.run.growing.grow import Grown
+from abw.core.run.growing.grown import Grown
 from abw.core.run.growing.recheck import Rechecked, recheck
 from abw.core.run.workload import Workload
 from tests.core.run.growing.runs import (

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from abw.core.exec.params import init_params
-from abw.core.run.growing.grow import Grown
+from abw.core.run.growing.grown import Grown
 from abw.core.run.workload import Workload
 from tests.core.run.growing.runs import SPECS, grown, opened, ready
 

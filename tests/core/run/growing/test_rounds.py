@@ -18,7 +18,7 @@ from abw.core.exec.params import Params, init_params
 from abw.core.graph.growing.bytecode import Bytecode, program_of
 from abw.core.graph.growing.picks import Picks
 from abw.core.policy.check import check_schedule
-from abw.core.run.growing.grow import Grown
+from abw.core.run.growing.grown import Grown
 from abw.core.run.workload import Workload
 from tests.core.run.growing.drafts import DATA, Draft
 from tests.core.run.growing.runs import (
