@@ -262,10 +262,12 @@ class _Steps:
         self.targets = self.learner.targets(self.workload.instances)
         self.batch, self.loss = batch, 0.0
         self.nodes = len(self.learner.planned(self.workload, 0, batch, 0).graph)
-        self.loss = self.learner.gradient(self.workload, 0, batch, self.targets, 0).loss
+        self.loss = self.learner.found(self.learner.lesson(self.workload, 0, batch, self.targets, 0)).loss
 
     def run(self) -> None:
         """A step on each mini-batch."""
         for first in range(0, len(self.workload.instances), self.batch):
-            found = self.learner.gradient(self.workload, first, first + self.batch, self.targets, 0)
+            found = self.learner.found(
+                self.learner.lesson(self.workload, first, first + self.batch, self.targets, 0)
+            )
             self.learner.apply_gradient(found.gradient, 0.0)

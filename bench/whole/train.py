@@ -60,9 +60,11 @@ def _rows(model: Model, size: int, batch: int, runs: int, peak: Peak) -> Rows:
         return executor.resume(planned.plan, planned.until)
 
     result = passes()
-    found = learner.gradient(workload, 0, batch, targets)
+    found = learner.found(learner.lesson(workload, 0, batch, targets))
     work: dict[str, Callable[[], object]] = {
-        "step": lambda: learner.apply_gradient(learner.gradient(workload, 0, batch, targets).gradient),
+        "step": lambda: learner.apply_gradient(
+            learner.found(learner.lesson(workload, 0, batch, targets)).gradient
+        ),
         "passes": passes,  # and what follows reads what they have left
         "weights": lambda: executor.gradient(planned.made, planned.plan, result, learner.params),
         "update": lambda: learner.apply_gradient(found.gradient),

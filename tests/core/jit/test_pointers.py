@@ -19,7 +19,7 @@ PRODUCT = ("abw", "bench", "cli", "core", "pqtree", "viz")
 MODULE = "abw.core.jit.pointers"
 EXEMPT = {
     "core/jit/pointers.py": "keeps what lies there",
-    "core/build/image.py": "compares addresses with each other, and reads the arrays that tables keep",
+    "core/build/library.py": "compares addresses with each other, and reads the arrays that tables keep",
     "core/exec/cpu/llvm/walker.py:note_plan": "is compiled; its caller keeps the plan",
     "core/program/recording/machine_code.py:machine_function": "keeps the table beside its address",
 }

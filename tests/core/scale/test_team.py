@@ -67,7 +67,7 @@ def copied(found: Found) -> Found:
 def test_shares_add_up_to_the_gradient(name: str, count: int, tmp_path: Path) -> None:
     made = opened(spec_of(name, TRAINS[name], tmp_path))
     learner, given = made.learner, (made.workload, made.targets)
-    one = copied(learner.gradient(given[0], 1, 10, given[1], 0))
+    one = copied(learner.found(learner.lesson(given[0], 1, 10, given[1], 0)))
     bounds = cut(made.instances.start, 1, 10, count).tolist()
     lessons = [learner.lesson(given[0], a, b, given[1], 0) for a, b in pairwise(bounds)]
     shares = [copied(learner.share(lesson)) for lesson in lessons]

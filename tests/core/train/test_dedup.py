@@ -31,7 +31,7 @@ def test_any_number_of_threads_gives_the_same_bits(name: str, tmp_path: Path) ->
     spec, vectors = spec_of(name, TRAINS[name], tmp_path), []
     for policy, threads in (("sufficient", 1), ("agenda", 1), ("sufficient", 2), ("sufficient", 3)):
         made = opened(spec, policy=policy, threads=threads, dedup="on")
-        found = made.learner.gradient(made.workload, 0, 8, made.targets)
+        found = made.learner.found(made.learner.lesson(made.workload, 0, 8, made.targets))
         vectors.append(found.gradient.vector(made.learner.params).tobytes())
     assert len(set(vectors)) == 1
 

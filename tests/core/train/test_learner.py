@@ -16,8 +16,8 @@ from tests.core.train.models import TRAINS, opened, spec_of
 def test_kernels_find_the_references_gradient(name: str, tmp_path: Path) -> None:
     spec = spec_of(name, TRAINS[name], tmp_path)
     fast, exact = opened(spec), opened(spec, executor="reference")
-    ours = fast.learner.gradient(fast.workload, 1, 7, fast.targets)
-    theirs = exact.learner.gradient(exact.workload, 1, 7, exact.targets)
+    ours = fast.learner.found(fast.learner.lesson(fast.workload, 1, 7, fast.targets))
+    theirs = exact.learner.found(exact.learner.lesson(exact.workload, 1, 7, exact.targets))
     assert ours.values == theirs.values > 0
     assert ours.loss == pytest.approx(theirs.loss, rel=1e-5)
     vectors = [found.gradient.vector(fast.learner.params).astype(np.float64) for found in (ours, theirs)]
@@ -36,7 +36,7 @@ def test_the_bits_are_the_same_whatever_the_batches_and_threads(
             monkeypatch.setattr("abw.core.exec.cpu.partition.APART_FLOPS", 0)
             monkeypatch.setattr("abw.core.exec.cpu.launch.TOGETHER_FLOPS", 0)
         made = opened(spec, policy=policy, threads=threads)
-        found = made.learner.gradient(made.workload, 0, 8, made.targets)
+        found = made.learner.found(made.learner.lesson(made.workload, 0, 8, made.targets))
         vectors.append(found.gradient.vector(made.learner.params).tobytes())
     assert len(set(vectors)) == 1
 
@@ -45,7 +45,7 @@ def test_steps_make_the_loss_smaller(tmp_path: Path) -> None:
     made = opened(spec_of("sst", "", tmp_path))
     losses = []
     for _ in range(12):
-        found = made.learner.gradient(made.workload, 0, 12, made.targets)
+        found = made.learner.found(made.learner.lesson(made.workload, 0, 12, made.targets))
         losses.append(found.loss)
         made.learner.apply_gradient(found.gradient)
     assert losses[-1] < 0.8 * losses[0]
@@ -72,7 +72,7 @@ def test_words_are_left_out_by_instance_and_vertex(tmp_path: Path) -> None:
 
 def test_a_gradient_is_a_vector_and_back(tmp_path: Path) -> None:
     made = opened(spec_of("sst", "", tmp_path))
-    found = made.learner.gradient(made.workload, 0, 4, made.targets).gradient
+    found = made.learner.found(made.learner.lesson(made.workload, 0, 4, made.targets)).gradient
     vector = found.vector(made.learner.params)
     again = of_vector(vector, made.learner.params)
     assert np.array_equal(again.vector(made.learner.params), vector)
@@ -94,4 +94,4 @@ def test_a_loss_that_is_not_finite_ends_training(tmp_path: Path) -> None:
     flat[:] = np.nan
     made.learner.passes.changed()
     with pytest.raises(AbwError, match="the loss is not finite"):
-        made.learner.gradient(made.workload, 0, 4, made.targets)
+        made.learner.found(made.learner.lesson(made.workload, 0, 4, made.targets))

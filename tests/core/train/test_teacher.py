@@ -253,7 +253,9 @@ def test_losses_and_gradients_are_those_of_pytorch(executor: str, tolerance: flo
     learner.passes.changed()
     (loss,) = learner.training.losses
     workload = open_workload(learner.model, instances, learner.passes.networks)
-    found = learner.gradient(workload, 0, len(instances), (targets_of(learner.model, loss, instances),))
+    found = learner.found(
+        learner.lesson(workload, 0, len(instances), (targets_of(learner.model, loss, instances),))
+    )
     ours = found.gradient.vector(learner.params)
     with np.load(ROOT / "tests/golden/torch/seq2seq-gradients.npz") as golden:
         assert found.loss / found.values == pytest.approx(float(golden["loss"]), rel=1e-6)

@@ -88,7 +88,7 @@ def test_an_error_of_planning_comes_in_its_place(tmp_path: Path, monkeypatch: py
 def test_an_optimiser_in_parts_has_the_same_bits(name: OptimizerName, parts: int, tmp_path: Path) -> None:
     made = opened(spec_of("sst", "", tmp_path))
     learner, optimizer = made.learner, Optimizer(name, 0.1, decay=0.01)
-    found = learner.gradient(made.workload, 0, 4, made.targets).gradient.copy()
+    found = learner.found(learner.lesson(made.workload, 0, 4, made.targets)).gradient.copy()
     seen = []
 
     def share(work: Callable[[int, int], object], amount: int, kind: str) -> None:

@@ -42,7 +42,7 @@ def steps(learner: Learner, instances: Instances) -> list[float]:
     losses = []
     for step in range(STEPS):
         first = step * BATCH % len(instances)
-        found = learner.gradient(workload, first, first + BATCH, targets)
+        found = learner.found(learner.lesson(workload, first, first + BATCH, targets))
         losses.append(found.loss)
         learner.apply_gradient(found.gradient)
     return losses
