@@ -25,14 +25,14 @@ BUDGETS = {
     "core/build": (600, 5_000),  # models as C libraries
     "core/cell": (900, 7_000),
     "core/data": (7_125, 55_300),  # JSON eight bytes at once
-    "core/exec": (15_310, 120_900),
+    "core/exec": (15_365, 122_000),
     "core/grad": (2_250, 19_500),
     "core/graph": (7_045, 59_900),
     "core/ir": (2_550, 16_300),
     "core/jit": (965, 5_920),
     "core/plan": (1_350, 11_000),
     "core/policy": (5_170, 38_900),
-    "core/program": (5_625, 36_100),
+    "core/program": (5_440, 35_000),
     "core/run": (9_130, 76_500),  # one pass: growing models, runs and their observers, tokens
     "core/scale": (1_050, 7_500),
     "core/script": (1_050, 8_000),

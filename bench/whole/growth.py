@@ -103,14 +103,14 @@ class Growing:
         if isinstance(compiled, str):
             raise AbwError(f"the rounds are not compiled: {compiled}")
         self.rounds: list[float] = []
-        walk: Callable[[NDArray[np.int64]], None] = compiled.rounds  # type: ignore[attr-defined]
+        walk: Callable[[NDArray[np.int64]], None] = compiled.rounds
 
         def timed(state: NDArray[np.int64]) -> None:
             start = time.thread_time()
             walk(state)
             self.rounds[-1] += time.thread_time() - start
 
-        compiled.rounds = timed  # type: ignore[attr-defined]
+        compiled.rounds = timed
 
     def run(self) -> Grown:
         """Grow; `rounds` gets the CPU time of all rounds, which may be run in several parts."""

@@ -22,7 +22,6 @@ from abw.core.policy.schedule import Schedule
 if TYPE_CHECKING:  # what grows or is trained is imported by what grows or trains
     from abw.core.exec.gradient import Gradient
     from abw.core.grad.graph import TrainingGraph
-    from abw.core.graph.growing.batch import Batch
     from abw.core.graph.growing.model import GrowthModel
     from abw.core.graph.growing.share import Share
 
@@ -81,20 +80,6 @@ class Computed:
     batches: int
     shares: Sequence[Share]
     read: Callable[[Ints, Ints, NDArray[np.integer[Any]]], Array]
-
-
-class Rounds(Protocol):
-    """Grows the instances of a mini-batch to their end, without the host between one round and the next."""
-
-    def room(self, instances: int) -> int:
-        """For how many new vertices there should be room in their columns."""
-        ...
-
-    def grow(self, batch: Batch, before: Plan) -> Computed | None:
-        """Add all vertices to the columns, each instance's as they come to be; None where a score or an input
-        is wrong, which the rounds that the host drives tell. A vertex may be of no instance: then it does not
-        count. `before` is the plan of what was computed before growth. Errors: TooLargeError.
-        """
 
 
 # Of the best elements of several values: which of the values, which of its elements, its score.
@@ -278,8 +263,8 @@ class Executor(Protocol):
         Raises StaleLeavesError for one that reads leaves which were forgotten meanwhile.
         """
 
-    def rounds(self, model: GrowthModel) -> Rounds | str:
-        """What drives the rounds of a model that grows; or in words why Python is to do it."""
+    def rounds(self, model: GrowthModel) -> Any:  # noqa: ANN401
+        """`CompiledRounds`, which drive the rounds of a model that grows; or in words why Python is to."""
         return f"executor '{self.name}' has none of its own"
 
     def tape(self, bits: int) -> Any:  # noqa: ANN401

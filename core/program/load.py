@@ -1,27 +1,28 @@
-"""Loads nets from files and libraries, with the overrides of the command line."""
+"""Makes nets of files and of libraries without one, with the overrides of the command line."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from abw.core.base.errors import AbwError
+from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.base.progress import Clock
 from abw.core.exec.interface import Executor
 from abw.core.exec.precision import Precision
 from abw.core.exec.registry import executor_of
 from abw.core.graph.equal.consing import DedupMode
-from abw.core.ir.model import Library
+from abw.core.ir.cell import Cell, Param, Shape
+from abw.core.ir.model import NOWHERE, Library, Table, library_of, with_type
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy
 from abw.core.policy.user_policy import Validated
 from abw.core.program.net import TAKEN, Net, one_of
 from abw.core.program.recording.inputs import warm
-from abw.core.program.session import How, ProgramGranularity
+from abw.core.program.session import How, ProgramGranularity, Session
 from abw.core.spec.library import load_library
 from abw.core.spec.load import Overrides
 from abw.core.spec.shipped import find_spec
@@ -40,6 +41,10 @@ class NetOverrides:
     dedup: DedupMode | None = None
     allow_outside: bool = False
 
+
+# A size, by its number or a dim's name; several are a shape.
+Size = int | str
+Sizes = Size | Sequence[Size]
 
 OVERRIDES: ContextVar[NetOverrides] = ContextVar("overrides", default=NetOverrides())  # noqa: B039 (frozen)
 
@@ -99,7 +104,59 @@ def cells(
     name = policy if isinstance(policy, str) else type(policy).__name__
     used = seed if said.seed is None else said.seed
     how = How(name, said.threads or threads, used or 0, said.dedup or dedup)
-    return Net(loaded, ready, chosen, how)
+    return Net(Session(loaded, ready, chosen, how))
+
+
+def library(
+    name: str,
+    *,
+    dims: Mapping[str, int] | None = None,
+    tables: Mapping[str, tuple[int, Sizes]] | None = None,
+    params: Mapping[str, Sizes] | None = None,
+) -> Library:
+    """Make a library without a file: `abw.cells(library)` makes a net of it, and `@net.cell` its cells.
+
+    `dims`: sizes by name. `tables`: of each its number of rows, and the size or shape of a row. `params`: the
+    sizes or shapes of parameters that are values. Errors: AbwError for what is no size or no usable name.
+
+        net = abw.cells(abw.library("reader", dims={"hidden": 64}, tables={"words": (1000, "hidden")}))
+    """
+    said = OVERRIDES.get().dims
+    known = {**(dims or {}), **{dim: size for dim, size in said.items() if dim in (dims or {})}}
+    for each in (*(tables or {}), *(params or {})):
+        if not each.isidentifier() or each.startswith("_") or each in TAKEN:
+            raise AbwError(f"'{each}' cannot be called", hint="an identifier that a net has not taken")
+    if both := {*(tables or {})} & {*(params or {})}:
+        raise AbwError(f"'{min(both)}' is both a table and a parameter", hint="rename one of them")
+    made = []
+    for table, (rows, sizes) in (tables or {}).items():
+        made.append(Table(table, _size(rows, known), _shape(sizes, known), None, None, NOWHERE))
+    own = [Param(param, _shape(sizes, known)) for param, sizes in (params or {}).items()]
+    return library_of(name, dims=known, tables=made, params=own)
+
+
+def _shape(sizes: Sizes, dims: Mapping[str, int]) -> Shape:
+    return tuple(_size(size, dims) for size in ([sizes] if isinstance(sizes, int | str) else sizes))
+
+
+def _size(size: Size, dims: Mapping[str, int]) -> int:
+    if isinstance(size, str):
+        if size not in dims:
+            raise AbwError(f"there is no dim '{size}'", hint=did_you_mean(size, tuple(dims)))
+        size = dims[size]
+    if size < 1:
+        raise AbwError(f"{size} is not a size", hint="1 or more")
+    return size
+
+
+def add_type(net: Net, cell: Cell, params: Sequence[int | Param] = ()) -> int:
+    """Add a type to a net, also while programs run; returns its number. Earlier values stay valid.
+
+    It is called by `net.NAME`, with the cell's name. `params`: see `with_type`. Kernels are compiled once
+    something is computed; what the run has computed already is computed again then. Errors: AbwError during a
+    run for a type of more outputs than there is room for.
+    """
+    return net._extend(with_type(net.library, cell, params))
 
 
 def prepare(net: Net, granularity: ProgramGranularity) -> Clock:

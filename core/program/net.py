@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.exec.interface import Executor
-from abw.core.exec.params import Params
 from abw.core.exec.precision import allowed
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import Library
-from abw.core.ir.network import Constant, Network
+from abw.core.ir.network import Constant
 from abw.core.ir.training import LossKind
-from abw.core.policy.schedule import Policy
 from abw.core.program.lessons import wanted_of
 from abw.core.program.network import constants_of, shapes_of, width_of
 from abw.core.program.recording.inputs import numbers_of
@@ -30,7 +28,7 @@ from abw.core.program.reductions import Reductions
 from abw.core.program.running.fibers import Failed, Program, require_program
 from abw.core.program.running.results import noted
 from abw.core.program.scope import Batching
-from abw.core.program.session import DEFAULT_GRANULARITY, How, ProgramGranularity, Session
+from abw.core.program.session import DEFAULT_GRANULARITY, ProgramGranularity, Session
 from abw.core.program.tables import Rows
 from abw.core.program.verify import Verified, verify
 from abw.core.spec.cells.traced import Symbol, traced
@@ -50,16 +48,8 @@ class Net:
     Made by `abw.cells`. It has memory for one run: only one thread may use it at a time.
     """
 
-    def __init__(
-        self,
-        library: Library,
-        executor: Executor,
-        policy: Policy,
-        how: How,
-        weigh: Callable[[Network], Params] | None = None,
-    ) -> None:
-        """`weigh`: see `Session`."""
-        self._session = Session(library, executor, policy, how, weigh)
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._number = next(_NUMBERS)
         self._values: dict[Shape, type[Value]] = {}
         self._zeros: dict[Shape, Value] = {}
@@ -100,12 +90,13 @@ class Net:
             recorder.widen(width_of(library))
         for t, node_type in enumerate(library.types[first:], first):
             if node_type.cell is not None:
-                callee = self._callee(
+                outputs = [port.shape for port in node_type.outputs]
+                callee = Callee(
+                    node_type.name,
                     t,
-                    *(
-                        [self._values[port.shape] for port in ports]
-                        for ports in (node_type.cell.inputs, node_type.outputs)
-                    ),
+                    tuple((port.name, self._values[port.shape]) for port in node_type.cell.inputs),
+                    tuple(self._values[shape] for shape in outputs),
+                    tuple((o << BITS) + self._kind[shape] for o, shape in enumerate(outputs)),
                 )
                 self.__dict__[callee.name] = recorder.callable_cell(callee, self._otherwise)
         ports = (port for t in library.types if t.cell for port in t.cell.inputs)
@@ -123,15 +114,6 @@ class Net:
                 self.__dict__[table.name] = Rows(table, made, library.weights.file)
             else:
                 self.__dict__[library.params[constant.number].name] = made(0)
-
-    def _callee(self, number: int, inputs: Sequence[type[Value]], outputs: Sequence[type[Value]]) -> Callee:
-        """A type as it is called with values of these classes, and gives values of these."""
-        node_type = self.library.types[number]
-        assert node_type.cell is not None
-        names = (port.name for port in node_type.cell.inputs)
-        shapes = [port.shape for port in node_type.outputs]
-        added = tuple((o << BITS) + self._kind[shape] for o, shape in enumerate(shapes))
-        return Callee(node_type.name, number, tuple(zip(names, inputs, strict=True)), tuple(outputs), added)
 
     def _constant(self, shape: Shape, first: int, row: int) -> Value:
         """A row of the constant that begins at number `first`, as a value."""

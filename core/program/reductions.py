@@ -48,17 +48,6 @@ class Reductions:
         found: Value = call(given)
         return found
 
-    def callable(self, reduction: Reduction, input: type[Value], output: type[Value]) -> Call:
-        """Make a function that records reductions of lists of values of a class, and gives one of another.
-
-        Raises ValueError for classes of several shapes.
-        """
-        if input.shape != output.shape:
-            raise ValueError(f"values of {input.shape} have no {reduction} of {output.shape}")
-        number = self._number(reduction, (input.shape,))
-        made = Reduced(reduction, number, input, output, self._net._kind[output.shape])
-        return self._net._session.recorder.callable_reduction(made, self._refused)
-
     def attend(
         self, query: object, keys: Iterable[Any], values: Iterable[Any], heads: int, scaled: bool
     ) -> Value:
@@ -118,7 +107,8 @@ class Reductions:
             number = self._number(reduction, (shape,))
             return self._node(number, shape, len(values), *(value.ref for value in values))
         if (reduction, kind) not in self._calls:
-            self._calls[reduction, kind] = self.callable(reduction, kind, kind)
+            made = Reduced(reduction, self._number(reduction, (shape,)), kind, kind, self._net._kind[shape])
+            self._calls[reduction, kind] = self._net._session.recorder.callable_reduction(made, self._refused)
         found: Value = self._calls[reduction, kind](values)
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn
 
@@ -228,15 +229,23 @@ class Session:
         `log` gets all questions and answers. Errors: AbwError.
         """
         require_program(function)
-        runner, done = self.begin(granularity, log), None
-        try:
+        with self._running(granularity, log) as runner:
             tasks = [runner.begin(function, *each) for each in zip(items, numbers, strict=True)]
             runner.finish()
             ends = in_arrays([task.ended for task in tasks], runner.values)
+        return Ran(ends, runner.rounds, runner.engine)
+
+    @contextmanager
+    def _running(
+        self, granularity: ProgramGranularity = DEFAULT_GRANULARITY, log: Log | None = None
+    ) -> Iterator[BatchRunner]:
+        """Run a mini-batch in the block."""
+        runner, done = self.begin(granularity, log), None
+        try:
+            yield runner
             done = runner
         finally:
             self.end(done)
-        return Ran(ends, runner.rounds, runner.engine)
 
     def record(self, function: Program, items: Sequence[object], numbers: Sequence[int]) -> Recorded:
         """Run programs for training: only what they ask for is computed.
@@ -272,11 +281,10 @@ class Session:
         require_program(function)
         at, recorder = 0, self.recorder
         while at < len(items):
-            runner, done = self.begin(DEFAULT_GRANULARITY), None
             tasks: dict[int, Task] = {}
             ended: dict[int, int] = {}
-            end = recorder.next + room * recorder.step
-            try:
+            with self._running() as runner:
+                end = recorder.next + room * recorder.step
                 while at < len(items) and (not tasks or recorder.next < end):
                     tasks[at] = runner.begin(function, items[at], numbers[at])
                     at += 1
@@ -285,9 +293,6 @@ class Session:
                     if why := over():
                         runner.stop(why)
                 yield _computed(tasks, ended, runner, recorder)
-                done = runner
-            finally:
-                self.end(done)
 
     def run_eagerly(
         self,

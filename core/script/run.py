@@ -298,7 +298,7 @@ class RanProgram(Ran[Sequence[Row]]):
         with self.run.clock("verify"):
             for graph, schedule in ran.engine.pieces:
                 check_schedule(graph.dag, schedule)
-            for plan in ran.engine.plans:
+            for plan in ran.engine.planned.plans:
                 check_plan(plan.graph, plan)
             good = [i for i, end in enumerate(ran.ends) if not isinstance(end, Failed)]
             found = verify(

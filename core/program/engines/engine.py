@@ -38,18 +38,6 @@ from abw.core.program.recording.values import BITS
 if TYPE_CHECKING:
     from abw.core.exec.cpu.tape.tape import CompiledTape
 
-# Nodes of segments whose plans are kept.
-MOST_KEPT = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A segment's plan, the number of each of its nodes there, and by their bytes the segments after it."""
-
-    plan: Plan
-    local: Ints
-    after: dict[bytes, Planned]
-
 
 class Planning(NamedTuple):
     """A segment, and the plan by which it was executed: none where all of its nodes equal earlier ones, or it
@@ -66,8 +54,7 @@ class Engine:
 
     The executor's own tape runs them without plans, if it has one, the policy is the critical rule, and the
     engine is `compiled`. Otherwise, and for pieces too large for one thread, each piece is scheduled and
-    planned. A run that begins like an earlier one, node for node, finds the plans of that one again: looking
-    for them takes some nanoseconds a node. `clock` counts the seconds of all runs.
+    planned. `clock` counts the seconds of all runs.
     """
 
     compiled = True
@@ -108,8 +95,6 @@ class Engine:
         self.planned = PlannedTape(self.network, self._executor)
         self.equal = Consing(self.network)
         self.tape: CompiledTape | None = None
-        self._first: dict[bytes, Planned] = {}
-        self._next, self._kept_nodes = self._first, 0
         self._prepared = self._outdated = False
         self._may_look, self._looking = self._may_look or self._looking, False
 
@@ -164,9 +149,6 @@ class Engine:
 
     def _start(self) -> None:
         """Begin a run on the prepared executor."""
-        if self._kept_nodes > MOST_KEPT:
-            self._first, self._kept_nodes = {}, 0
-        self._next = self._first
         self.planned.clear()
         self._may_look, self._looking = self._may_look or self._looking, False
         self.tape = self._executor.tape(BITS) if self.taped else None
@@ -254,7 +236,6 @@ class Engine:
         assert self.tape is not None
         self._recorded.append(pieces)
         self.planned.count = self.tape.count
-        self._next = {}  # what follows is not kept: where it finds earlier values is the tape's matter
 
     def _reserve(self, more: int, words: int) -> None:
         """Have room for more nodes, of so many words."""
@@ -293,22 +274,16 @@ class Engine:
             if self.tape is not None:
                 self.tape.take(self.tape.leave(), self.planned.count)
             return
-        # what was left out of earlier pieces shows in the number of the first node alone
-        parts = (own.type, own.operand, own.instance, np.array([own.first]))
-        key = b"".join(part.tobytes() for part in parts)
-        found = self._next.get(key)
-        if found is None:
-            self._next[key] = found = self._plan(own, given)
-            self._kept_nodes += len(own)
-        made = with_given(found.plan, given) if given else found.plan
-        self._next = found.after
+        graph, outer, number = self.graph(own, given)
+        with self.clock("schedule"):
+            schedule = self._schedule(graph, own, number)
+        with self.clock("plan"):
+            made = self.planned.plan(graph, schedule, outer, fields=False)
         self._recorded.append(Planning(segment, made))
+        if local is not None:
+            number = np.where(local >= 0, number[local], -1).astype(np.int32)
         with self.clock("execute"):
-            if local is None:
-                self.planned.run(made, segment.type, found.local)
-            else:
-                where = np.where(local >= 0, found.local[local], -1).astype(np.int32)
-                self.planned.run(made, segment.type, where, self.equal.same)
+            self.planned.run(made, segment.type, number, self.equal.same if self._looking else None)
         if self.tape is not None:
             self.tape.take(made.rows, self.planned.count)
 
@@ -358,13 +333,6 @@ class Engine:
         operand[computed] = self.equal.stands(operand[computed])
         return replace(segment, operand=operand.astype(np.int32))
 
-    def _plan(self, segment: Segment, given: tuple[Floats, ...]) -> Planned:
-        graph, outer, local = self.graph(segment, given)
-        with self.clock("schedule"):
-            schedule = self._schedule(graph, segment, local)
-        with self.clock("plan"):
-            return Planned(self.planned.plan(graph, schedule, outer, fields=False), local, {})
-
     def _schedule(self, graph: Graph, segment: Segment, local: Ints) -> Schedule:
         """The schedule of a segment's graph, whose nodes have the numbers `local` there."""
         return self._policy.schedule(graph.dag)
@@ -390,11 +358,6 @@ class Engine:
             return (int(segment.instance[node]),)
         same = self.equal.same[: len(segment)]
         return tuple(np.unique(segment.instance[same == same[node]]).tolist())
-
-    @property
-    def plans(self) -> list[Plan]:
-        """The plans of this run's pieces that had one."""
-        return self.planned.plans
 
     @property
     def segments(self) -> list[Segment]:
@@ -475,13 +438,6 @@ class Engine:
         instances = int(segment.instance.max(initial=0)) + 1
         graph, outer, local = appended(self.network, nodes, segment.first, instances, given)
         return graph, outer.astype(np.int64), local
-
-
-def with_given(made: Plan, given: tuple[Floats, ...]) -> Plan:
-    """The plan with other rows of fields, as many as it was made for."""
-    held = {id(old): new for old, new in zip(made.graph.given, given, strict=True)}
-    rows = tuple((arena, row, held[id(old)]) for arena, row, old in made.given)
-    return replace(made, graph=replace(made.graph, given=given), given=rows)
 
 
 @dataclass(frozen=True, slots=True)

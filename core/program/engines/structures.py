@@ -15,9 +15,11 @@ from abw.core.base.errors import AbwError
 from abw.core.graph.dag import build_dag
 from abw.core.graph.graph import Graph
 from abw.core.policy.schedule import Schedule
-from abw.core.program.engines.engine import MOST_KEPT, Engine
+from abw.core.program.engines.engine import Engine
 from abw.core.program.recording.segments import Ints, Segment
 
+# Nodes of structures whose schedules are kept.
+MOST_KEPT = 1 << 20
 # Of an instance's nodes their types, how many values each reads, and which: references, -1 for constants.
 Structure = tuple[bytes, bytes, bytes]
 

@@ -1,6 +1,6 @@
 """Machine code for CPython: records calls of cells, asks questions, makes and frees values.
 
-All that abw knows of CPython's objects stands here, in `machine_text` and in `machine_asks`. llvmlite
+All that abw knows of CPython's objects stands here, in `machine_text` and in `machine_resume`. llvmlite
 compiles the text. It relies on the stable ABI alone: functions of the C API, called by their addresses;
 where an object's type is found; a field of 64 bits behind an object's head, in types of our own. All that
 is not a call as machine code takes it is left to a function of Python's.
@@ -21,8 +21,8 @@ from abw.core.exec.cpu.target import get_target
 from abw.core.exec.interface import ASK_WORDS, FALSE, HEAD, MOST_BEST, TRUE
 from abw.core.graph.growing.state import DONE
 from abw.core.jit.pointers import Table
-from abw.core.program.recording.machine_asks import ASK, RESUME
-from abw.core.program.recording.machine_text import RECORD, REDUCE
+from abw.core.program.recording.machine_resume import RESUME
+from abw.core.program.recording.machine_text import ASK, RECORD
 from abw.core.program.recording.values import Value
 
 FUNCTIONS = (
@@ -36,15 +36,14 @@ OBJECTS: dict[str, object] = {"true": True, "false": False, "none": None}
 OBJECTS |= {"list": list, "tuple": tuple, "float": float, "int": int}
 _API = (*(name.split("_")[0][2:].lower() + name.split("_")[1] for name in FUNCTIONS), *OBJECTS)
 _OWN = (
-    "limit", "step", "open", "owner", "asking", "room", "mask_room", "switch", "argmax", "above",
+    "limit", "step", "owner", "asking", "room", "mask_room", "switch", "argmax", "above",
     "best",
     "calls", "listed", "owners", "stops", "size", "sends", "resumed", "sent", "left",
 )  # fmt: skip
 # The words of the state, by their places: the head that an executor's tape reads; room for so many words
-# (`limit`), the `step` from handle to handle, whether the tape is `open`, the `owner` of calls; how
-# questions are `asking` (`CLOSED`, …), the `room` for them, and for the bytes of masks
-# (`mask_room`); what greenlets call to wait (`switch`), and what they and generators then give (`argmax`,
-# `above`, `best`).
+# (`limit`, 0 where the tape is closed), the `step` from handle to handle, the `owner` of calls; how questions
+# are `asking` (`CLOSED`, …), the `room` for them, and for the bytes of masks (`mask_room`); what greenlets
+# call to wait (`switch`), and what they and generators then give (`argmax`, `above`, `best`).
 #
 # To go on: the lists that `resume` is called with (`calls`, `owners`, `stops`), that of the answers, 0 where
 # the head has them (`listed`); how many greenlets switch to each other (`size`), or that they are generators
@@ -127,7 +126,7 @@ def _expanded(text: str) -> str:
 @cache
 def machine_code() -> Code:
     """The machine code. Cost: some 30 ms, from a file 3."""
-    code = compile_ir(_expanded(_BEGIN + RECORD + REDUCE + ASK + RESUME), get_target(None))
+    code = compile_ir(_expanded(_BEGIN + RECORD + ASK + RESUME), get_target(None))
     functions = [ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value for n in FUNCTIONS]
     given = (ctypes.c_void_p * len(_API))(*functions, *map(id, OBJECTS.values()))
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("begin"))(ctypes.addressof(given))

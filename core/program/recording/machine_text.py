@@ -65,7 +65,8 @@ define i32 @traverse(ptr %value, ptr %visit, ptr %with) {
 }
 
 ; A cell: the state, its type's number, how many inputs and outputs it has, the function for all other calls;
-; the classes of its inputs; of each output its class and kind.
+; the classes of its inputs; of each output its class and kind. A reduction has -1 inputs, the class of the
+; values that it reduces, and is called with a list or tuple of them.
 
 define ptr @record(ptr %self, ptr %args, i64 %count, ptr %names) {
 entry:
@@ -74,31 +75,59 @@ entry:
   %inputs = i64 %cell[2]
   %classes = getelementptr i64, ptr %cell, i64 5
   %words = ptr %state[0]
-  read at limit open
-  %begin = add i64 %at, 1
-  %end = add i64 %begin, %inputs
-  %every = icmp eq i64 %count, %inputs
+  read at limit
+  %reduces = icmp slt i64 %inputs, 0
+  %given = select i1 %reduces, i64 1, i64 %inputs
+  %every = icmp eq i64 %count, %given
   %plain = icmp eq ptr %names, null
+  %ok = and i1 %every, %plain
+  if %ok sort slow
+sort:
+  if %reduces listed room
+listed:
+  %values = ptr %args[0]
+  %size = call i64 @length(ptr %values)
+  %several = icmp sgt i64 %size, 1
+  if %several room slow
+room:
+  %reads = phi i64 [ %inputs, %sort ], [ %size, %listed ]
+  %before = phi i64 [ 1, %sort ], [ 2, %listed ]
+  %begin = add i64 %at, %before
+  %end = add i64 %begin, %reads
   %fits = icmp sle i64 %end, %limit
-  %opened = icmp ne i64 %open, 0
-  %ok = all %every %plain %fits %opened
-  if %ok look slow
+  %handles = getelementptr i64, ptr %words, i64 %begin
+  if %fits loop slow
+loop:
+  if %reduces pull look
 look:
-  %i = phi i64 [ 0, %entry ], [ %following, %take ]
-  %more = icmp slt i64 %i, %inputs
+  %i = phi i64 [ 0, %loop ], [ %following, %take ]
+  %more = icmp slt i64 %i, %reads
   if %more check write
 check:
   %arg = ptr %args[%i]
   %type = ptr %arg[1]
-  %wanted = ptr %classes[%i]
-  %right = icmp eq ptr %type, %wanted
+  %of = ptr %classes[%i]
+  %right = icmp eq ptr %type, %of
   if %right take slow
 take:
   %handle = i64 %arg[2]
-  %place = add i64 %begin, %i
-  %words[%place] = i64 %handle
+  %handles[%i] = i64 %handle
   %following = add i64 %i, 1
   goto look
+pull:
+  %j = phi i64 [ 0, %loop ], [ %j1, %keep ]
+  %held = ptr %args[0]
+  %value1 = call ptr @item(ptr %held, i64 %j)
+  %type1 = ptr %value1[1]
+  %of1 = ptr %classes[0]
+  %right1 = icmp eq ptr %type1, %of1
+  if %right1 keep slow
+keep:
+  %handle1 = i64 %value1[2]
+  %handles[%j] = i64 %handle1
+  %j1 = add i64 %j, 1
+  %more1 = icmp slt i64 %j1, %reads
+  if %more1 pull write
 write:
   %number = i64 %cell[1]
   read owner next step
@@ -107,23 +136,30 @@ write:
   write at %end
   %next1 = add i64 %next, %step
   write next %next1
-  %outputs = i64 %cell[3]
-  %results = getelementptr ptr, ptr %classes, i64 %inputs
-  %single = icmp eq i64 %outputs, 1
-  if %single one several
+  if %reduces length made
+length:
+  %behind = add i64 %at, 1
+  %words[%behind] = i64 %reads
+  goto made
+made:
+  %known = select i1 %reduces, i64 1, i64 %inputs
+  %outs = i64 %cell[3]
+  %results = getelementptr ptr, ptr %classes, i64 %known
+  %single = icmp eq i64 %outs, 1
+  if %single one outputs
 one:
   %class = ptr %results[0]
   %kind = i64 %results[1]
   %own = add i64 %next, %kind
   %value = call ptr @make(ptr %class, i64 %own)
   ret ptr %value
-several:
+outputs:
   api tupleNew tupleSetItem DecRef
-  %tuple = call ptr %tupleNew(i64 %outputs)
+  %tuple = call ptr %tupleNew(i64 %outs)
   %none = icmp eq ptr %tuple, null
   if %none failed each
 each:
-  %o = phi i64 [ 0, %several ], [ %o1, %put ]
+  %o = phi i64 [ 0, %outputs ], [ %o1, %put ]
   %pair = mul i64 %o, 2
   %result = getelementptr ptr, ptr %results, i64 %pair
   %class2 = ptr %result[0]
@@ -135,7 +171,7 @@ each:
 put:
   %done = call i32 %tupleSetItem(ptr %tuple, i64 %o, ptr %value2)
   %o1 = add i64 %o, 1
-  %further = icmp slt i64 %o1, %outputs
+  %further = icmp slt i64 %o1, %outs
   if %further each whole
 whole:
   ret ptr %tuple
@@ -152,63 +188,209 @@ slow:
 }
 """
 
-REDUCE = r"""
-; A reduction: the state, its type's number, the class of the values that it reduces, the function for all
-; other calls, the class and kind of its output. It is called with a list or tuple of values.
+ASK = r"""
+; A question is noted: `way` says which, of what value, and by what (see `HEAD`). It waits by a greenlet's
+; switch, or gives a generator what that is to yield.
 
-define ptr @reduce(ptr %self, ptr %args, i64 %count) {
+define internal ptr @note(ptr %state, i64 %way, i64 %handle, i64 %given, i64 %length, ptr %told) {
 entry:
-  %cell = ptr %self[2]
-  %state = ptr %cell[0]
-  %wanted = ptr %cell[2]
-  %words = ptr %state[0]
+  read asking asked least most
+  array asks
+  %first = mul i64 %asked, ASK_WORDS
+  %row = getelementptr i64, ptr %asks.to, i64 %first
+  %row[0] = i64 %way
+  %row[1] = i64 %handle
+  %row[2] = i64 %given
+  %row[3] = i64 %length
+  %asked1 = add i64 %asked, 1
+  write asked %asked1
+  %smaller = icmp slt i64 %handle, %least
+  %least1 = select i1 %smaller, i64 %handle, i64 %least
+  write least %least1
+  %larger = icmp sgt i64 %handle, %most
+  %most1 = select i1 %larger, i64 %handle, i64 %most
+  write most %most1
+  %waits = icmp eq i64 %asking, 1
+  if %waits wait yield
+wait:
+  %found = call ptr @wait(ptr %state, ptr %told)
+  ret ptr %found
+yield:
+  write asking 3
+  api IncRef
+  call void %IncRef(ptr %told)
+  ret ptr %told
+}
+
+; Whether one more question can be noted now.
+
+define internal i1 @can(ptr %state) {
+  read asking asked room
+  %way = sub i64 %asking, 1
+  %open = icmp ult i64 %way, 2
+  %fits = icmp slt i64 %asked, %room
+  %can = and i1 %open, %fits
+  ret i1 %can
+}
+
+; What asks: the state, the class of the values that can be asked, how many numbers these have (0: whether it
+; is above), the function for all other calls. It is called with a value and what that is asked by.
+
+define ptr @ask(ptr %self, ptr %args, i64 %count) {
+entry:
+  %how = ptr %self[2]
+  %state = ptr %how[0]
+  %class = ptr %how[1]
+  %size = i64 %how[2]
+  %value = ptr %args[0]
+  %given = ptr %args[1]
+  %type = ptr %value[1]
+  %kind = ptr %given[1]
+  read masked
+  %right = icmp eq ptr %type, %class
+  %can = call i1 @can(ptr %state)
+  %ok = and i1 %right, %can
+  if %ok which slow
+which:
+  %isabove = icmp eq i64 %size, 0
+  if %isabove limit allowed
+limit:
+  api float floatAsDouble
+  %isfloat = icmp eq ptr %kind, %float
+  if %isfloat number slow
+number:
+  %double = call double %floatAsDouble(ptr %given)
+  %bits = bitcast double %double to i64
+  goto write
+allowed:
+  api none
+  %isnone = icmp eq ptr %given, %none
+  if %isnone write sequence
+sequence:
+  read mask_room
+  %end = add i64 %masked, %size
+  %there = icmp sle i64 %end, %mask_room
+  %has = call i64 @length(ptr %given)
+  %equal = icmp eq i64 %has, %size
+  %good = and i1 %there, %equal
+  if %good items slow
+items:
+  api true false
+  array masks
+  %mask = getelementptr i8, ptr %masks.to, i64 %masked
+  goto item
+item:
+  %i = phi i64 [ 0, %items ], [ %i1, %mark ]
+  %any = phi i1 [ 0, %items ], [ %any1, %mark ]
+  %one = call ptr @item(ptr %given, i64 %i)
+  %istrue = icmp eq ptr %one, %true
+  %isfalse = icmp eq ptr %one, %false
+  %isbool = or i1 %istrue, %isfalse
+  if %isbool mark slow
+mark:
+  %any1 = or i1 %any, %istrue
+  %byte = zext i1 %istrue to i8
+  %byteat = getelementptr i8, ptr %mask, i64 %i
+  store i8 %byte, ptr %byteat
+  %i1 = add i64 %i, 1
+  %more = icmp slt i64 %i1, %size
+  if %more item some
+some:
+  if %any1 keep slow
+keep:
+  write masked %end
+  goto write
+write:
+  %said = phi i64 [ %bits, %number ], [ -1, %allowed ], [ %masked, %keep ]
+  %handle = i64 %value[2]
+  array argmax above
+  %told = select i1 %isabove, ptr %above.to, ptr %argmax.to
+  %way = zext i1 %isabove to i64
+  %found = call ptr @note(ptr %state, i64 %way, i64 %handle, i64 %said, i64 %size, ptr %told)
+  ret ptr %found
+slow:
+  %other = ptr %how[3]
+  api objectVectorcall
+  %result = call ptr %objectVectorcall(ptr %other, ptr %args, i64 %count, ptr null)
+  ret ptr %result
+}
+
+; What asks for the best of several values: the state, the class of these, the function for all other calls.
+; It is called with a list of values, how many elements are wanted, a list of what the scores begin with.
+
+define ptr @pick(ptr %self, ptr %args, i64 %count) {
+entry:
+  %over = alloca i32
+  %how = ptr %self[2]
+  %state = ptr %how[0]
+  %ours = ptr %how[1]
   %values = ptr %args[0]
-  %single = icmp eq i64 %count, 1
-  if %single length slow
-length:
-  read at limit open
-  %size = call i64 @length(ptr %values)
-  %begin = add i64 %at, 2
-  %end = add i64 %begin, %size
-  %fits = icmp sle i64 %end, %limit
-  %several = icmp sgt i64 %size, 1
-  %opened = icmp ne i64 %open, 0
-  %ok = all %fits %several %opened
+  %wanted = ptr %args[1]
+  %given = ptr %args[2]
+  %kind = ptr %wanted[1]
+  read ranked picked rank_room
+  api int objectVectorcall
+  %isint = icmp eq ptr %kind, %int
+  %can = call i1 @can(ptr %state)
+  %ok = and i1 %isint, %can
   if %ok look slow
 look:
-  %i = phi i64 [ 0, %length ], [ %following, %take ]
-  %more = icmp slt i64 %i, %size
-  if %more check write
-check:
-  %arg = call ptr @item(ptr %values, i64 %i)
-  %type = ptr %arg[1]
-  %right = icmp eq ptr %type, %wanted
-  if %right take slow
+  api longAsLongLongAndOverflow
+  %size = call i64 @length(ptr %values)
+  %begins = call i64 @length(ptr %given)
+  %many = call i64 %longAsLongLongAndOverflow(ptr %wanted, ptr %over)
+  %many0 = sub i64 %many, 1
+  %known = icmp ult i64 %many0, MOST
+  %some = icmp sgt i64 %size, 0
+  %equal = icmp eq i64 %size, %begins
+  %end = add i64 %ranked, %size
+  %fits = icmp sle i64 %end, %rank_room
+  %behind = add i64 %picked, %many
+  %there = icmp sle i64 %behind, %rank_room
+  %good = all %known %some %equal %fits %there
+  if %good each slow
+each:
+  %i = phi i64 [ 0, %look ], [ %i1, %take ]
+  %last = phi i64 [ -9223372036854775808, %look ], [ %last1, %take ]
+  api float floatAsDouble
+  %one = call ptr @item(ptr %values, i64 %i)
+  %number = call ptr @item(ptr %given, i64 %i)
+  %type1 = ptr %one[1]
+  %type2 = ptr %number[1]
+  %right = icmp eq ptr %type1, %ours
+  %isfloat = icmp eq ptr %type2, %float
+  %both = and i1 %right, %isfloat
+  if %both finite slow
+finite:
+  %double = call double %floatAsDouble(ptr %number)
+  %less = fcmp olt double %double, 0x7FF0000000000000
+  if %less take slow
 take:
-  %handle = i64 %arg[2]
-  %place = add i64 %begin, %i
-  %words[%place] = i64 %handle
-  %following = add i64 %i, 1
-  goto look
+  %handle = i64 %one[2]
+  %bits = bitcast double %double to i64
+  array handles plus
+  %place = add i64 %ranked, %i
+  %handles.to[%place] = i64 %handle
+  %plus.to[%place] = i64 %bits
+  %later = icmp sgt i64 %handle, %last
+  %last1 = select i1 %later, i64 %handle, i64 %last
+  %i1 = add i64 %i, 1
+  %more = icmp slt i64 %i1, %size
+  if %more each write
 write:
-  %number = i64 %cell[1]
-  read owner next step
-  %first = or i64 %number, %owner
-  %words[%at] = i64 %first
-  %behind = add i64 %at, 1
-  %words[%behind] = i64 %size
-  write at %end
-  %next1 = add i64 %next, %step
-  write next %next1
-  %class = ptr %cell[4]
-  %kind = i64 %cell[5]
-  %own = add i64 %next, %kind
-  %value = call ptr @make(ptr %class, i64 %own)
-  ret ptr %value
-slow:
-  %other = ptr %cell[3]
-  api objectVectorcall
-  %found = call ptr %objectVectorcall(ptr %other, ptr %args, i64 %count, ptr null)
+  read asked
+  array asks best
+  %first = mul i64 %asked, ASK_WORDS
+  %row = getelementptr i64, ptr %asks.to, i64 %first
+  %row[4] = i64 %many
+  %row[5] = i64 %picked
+  write ranked %end
+  write picked %behind
+  %found = call ptr @note(ptr %state, i64 2, i64 %last1, i64 %ranked, i64 %size, ptr %best.to)
   ret ptr %found
+slow:
+  %other = ptr %how[2]
+  %result = call ptr %objectVectorcall(ptr %other, ptr %args, i64 %count, ptr null)
+  ret ptr %result
 }
 """

@@ -41,7 +41,7 @@ LEAST = 1 << 12
 # So many rounds follow on each other at most.
 ROUNDS = 1 << 12
 MOST = 2**63 - 1
-_AT, _BEGIN, _LIMIT, _OPEN, _ROUNDS = (WORDS[name] for name in ("at", "begin", "limit", "open", "rounds"))
+_AT, _BEGIN, _LIMIT, _ROUNDS = (WORDS[name] for name in ("at", "begin", "limit", "rounds"))
 _ASKED, _MASKED, _RANKED, _PICKED = (WORDS[name] for name in ("asked", "masked", "ranked", "picked"))
 _ROOM, _MASK_ROOM, _RANK_ROOM = (WORDS[name] for name in ("room", "mask_room", "rank_room"))
 _LEAST, _MOST = WORDS["least"], WORDS["most"]
@@ -247,7 +247,7 @@ class Recorder:
         which those of the others follow by `step`.
         """
         state, (m, w), first = self._state, words.shape, int(self.next)
-        if not state[_OPEN]:
+        if not state[_LIMIT]:
             for row in words.tolist():
                 self.node(number, *row)
             return first
@@ -280,7 +280,7 @@ class Recorder:
 
     def divert(self, write: Write) -> None:
         """Give the words of further calls to this function instead of the tape."""
-        self._state[_OPEN] = 0
+        self._state[_LIMIT] = 0
         self.asking.value = CLOSED
         self.write = write
 
@@ -288,7 +288,7 @@ class Recorder:
         """Write to the tape again, from its beginning."""
         self.write = self._append
         self._state[_AT] = self._state[_BEGIN] = 0
-        self._state[_OPEN] = 1
+        self._state[_LIMIT] = len(self._buffer)
         self.executed()
         self.forget()
 
@@ -349,8 +349,9 @@ class Recorder:
             found.ref = self.node(made.number, len(values), *[value.ref for value in values]) + made.added
             return found
 
-        words = (self.head, made.number, id(made.input), id(slow), id(made.output), made.added)
-        return machine_function(made.name, "reduce", FAST, f"{made.name}(values)", words, (self, made, slow))
+        words = (self.head, made.number, -1, 1, id(slow), id(made.input), id(made.output), made.added)
+        said = f"{made.name}(values)"
+        return machine_function(made.name, "record", FAST | BY_NAME, said, words, (self, made, slow))
 
 
 def is_cell(function: object) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from abw.core.base.errors import InstanceError
 from abw.core.base.progress import Clock
 from abw.core.data.instances import Instances, Ints
 from abw.core.data.vertices import Order, finished
-from abw.core.exec.interface import Array, Computed, Executor, Result, Rounds
+from abw.core.exec.interface import Array, Computed, Executor, Result
 from abw.core.exec.planned_tape import PlannedTape
 from abw.core.graph.bind import Binding, bind
 from abw.core.graph.construct import construct
@@ -40,6 +40,9 @@ from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Schedule
 from abw.core.run.dedup import Deduplicator
 from abw.core.run.growing.grown import Grown
+
+if TYPE_CHECKING:
+    from abw.core.exec.cpu.rounds.rounds import CompiledRounds
 
 References = NDArray[np.integer[Any]]
 # The batches of a graph, by the run's policy.
@@ -134,7 +137,7 @@ class _Growing:
         self._end([rounds.share])
         return self._after(rounds.count, why)
 
-    def compiled(self, rounds: Rounds) -> Grown | None:
+    def compiled(self, rounds: CompiledRounds) -> Grown | None:
         """Grow by rounds of the executor's own; None where a score or an input is wrong. Errors: as above."""
         self._before()
         before = self.tape.plans[-1]

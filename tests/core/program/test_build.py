@@ -13,14 +13,7 @@ import pytest
 import abw
 from abw.core.base.errors import AbwError
 from abw.core.ir.cell import Cell, Op, Param, Port
-from abw.core.program.build import (
-    add_type,
-    callable_type,
-    input_handle,
-    kind_of_shape,
-    stack_inputs,
-    value_class,
-)
+from abw.core.program.load import add_type
 from abw.core.program.net import Net
 from abw.core.program.session import ProgramGranularity
 from tests.core.program.cells import small
@@ -130,61 +123,3 @@ def test_a_type_of_more_outputs_needs_room(tmp_path: Path) -> None:
     add_type(net, PAIR)
     ((a, b),) = net.run(lambda _: net.pair(net.words[1]), [0])
     np.testing.assert_allclose((a, b), (np.tanh(net.params["words"][1]), -net.params["words"][1]), rtol=1e-5)
-
-
-def test_several_classes_of_values_of_one_shape(tmp_path: Path) -> None:
-    net = small(tmp_path)
-    number = add_type(net, DOUBLE)
-    own = value_class(net, (6,))
-    double = callable_type(net, number, [own], [own], lambda arguments: ("otherwise", *arguments))
-
-    def program(_: int) -> Any:
-        value: Any = own()
-        value.ref = net.start.ref
-        assert value.ref & 255 == kind_of_shape(net, (6,)) & 255
-        other = double(net.start)
-        assert other[0] == "otherwise" and other[1] is net.start
-        return double(double(value))
-
-    assert type(net.start) is not own and own.shape == (6,)
-    np.testing.assert_allclose(net.run(program, [0])[0], 4 * net.params["start"], rtol=1e-6)
-    with pytest.raises(ValueError, match="not of the shapes"):
-        callable_type(net, number, [own], [value_class(net, (3,))], lambda _: None)
-    with pytest.raises(AbwError, match="no cell has a value of shape"):
-        value_class(net, (77,))
-
-
-@pytest.mark.parametrize("executor", ["cpu", "blas"])
-def test_inputs_are_stacked_together(tmp_path: Path, executor: str) -> None:
-    net = small(tmp_path, executor=executor)
-    own, asked = value_class(net, (6,)), list[int]()
-
-    def stack(given: Any) -> Any:
-        asked.append(len(given))
-        return np.array([[each] * 6 for each in given], np.float32)
-
-    stack_inputs(net, stack)
-
-    def program(number: float) -> Any:
-        value: Any = value_class(net, (6,))()
-        value.ref = input_handle(net, (6,), number)
-        same: Any = type(net.start)()
-        same.ref = value.ref
-        first = net.step(same, net.input([number] * 6))
-        seen = net.score(first, first).argmax()
-        same.ref = input_handle(net, (6,), -number)
-        return seen, net.step(same, first), same
-
-    found = net.run(program, [0.5, 0.25, 2.0])
-    assert asked == [3, 3] and own.shape == (6,)
-
-    def plain(number: float) -> Any:
-        first = net.step([number] * 6, [number] * 6)
-        return net.score(first, first).argmax(), net.step([-number] * 6, first), net.input([-number] * 6)
-
-    for one, other in zip(found, net.run(plain, [0.5, 0.25, 2.0]), strict=True):
-        assert one[0] == other[0] and [v.tobytes() for v in one[1:]] == [v.tobytes() for v in other[1:]]
-    with pytest.raises(AbwError, match="no cell has a value of shape"):
-        net.run(lambda _: input_handle(net, (77,), 0), [0])
-    with pytest.raises(AbwError, match="called only in a running program"):
-        input_handle(net, (6,), 0)

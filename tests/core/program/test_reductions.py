@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 import abw
 from abw.core.base.errors import AbwError
-from abw.core.program.build import callable_reduction, value_class
 from abw.core.program.net import Net
 from abw.core.program.session import ProgramGranularity
 from tests.core.program.cells import LIBRARY, Number, Plain, small
@@ -188,12 +187,10 @@ def test_nothing_recorded_wrongly_reaches_a_kernel(tmp_path: Path, executor: str
 
     def forged(handle: Callable[[], int]) -> None:
         def program(_: int) -> Any:
-            value: Any = value_class(net, (6,))()
+            value: Any = type(net.start)()
             made = net.step(net.start, net.start)
             value.ref = handle()
-            return net.step(
-                callable_reduction(net, "sum", type(value), type(net.start))([value, value]), made
-            )
+            return net.step(net.sum([value, value]), made)
 
         with pytest.raises(AbwError, match=r"another shape, or of a later call|of an earlier run"):
             net.run(program, [0])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.llvm.emit import Function, Module, double, number, splat, splat_double
 from abw.core.exec.cpu.llvm.singles import across, lanewise, masked, over
+from abw.core.exec.cpu.target import Target
 from abw.core.exec.lower.rows import padded
 from abw.core.graph.growing.choices import IN_UNITS, LEAST, LOG2_E, NEAREST, POWERS, UNIT
 from abw.core.graph.growing.state import FAILED, LANE, LARGEST, PLUS, STATUS
@@ -303,3 +305,18 @@ def likeliest(
         f.when(f.test("sge", found, 0), share)
 
     f.repeat(best.width, one)
+
+
+def compile_argmax(sizes: Iterable[int], target: Target) -> Code:
+    """Functions for each size: see `emit_argmax`."""
+    module = Module(target)
+    for size in sizes:
+        emit_argmax(module, size)
+    return compile_ir(module.text(), target)
+
+
+def compile_best(size: int, width: int, target: Target) -> Code:
+    """A function for vectors of a size: see `emit_best`."""
+    module = Module(target)
+    emit_best(module, size, width)
+    return compile_ir(module.text(), target)

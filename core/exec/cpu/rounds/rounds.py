@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.exec.cpu import partition
+from abw.core.exec.cpu.llvm.best import compile_argmax, compile_best
 from abw.core.exec.cpu.llvm.compiled import Code
 from abw.core.exec.cpu.llvm.kernel import SLOT_WORDS
-from abw.core.exec.cpu.tape.vectors import compile_argmax, compile_best
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.interface import Computed
@@ -128,13 +128,16 @@ class CompiledRounds:
         return share
 
     def room(self, instances: int) -> int:
-        """See `abw.core.exec.interface.Rounds`."""
+        """For how many new vertices there should be room in their columns."""
         return min(self.most, self.guess) * instances + 4 * self.model.most_added * instances * (
             self.starts + 1
         )
 
     def grow(self, batch: Batch, before: Plan) -> Computed | None:
-        """See `abw.core.exec.interface.Rounds`."""
+        """Add all vertices to the columns, each instance's as they come to be; None where a score or an input
+        is wrong, which the rounds that the host drives tell. A vertex may be of no instance: then it does not
+        count. `before` is the plan of what was computed before growth. Errors: TooLargeError.
+        """
         return _Growth(self, batch, before).run()
 
 

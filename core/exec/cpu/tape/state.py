@@ -12,7 +12,7 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
 _NUMBERS = 21
-# Words that are numbers: four that `abw.core.exec.cpu.tape.vectors` explains; the run's first reference, and
+# Words that are numbers: four that `abw.core.exec.cpu.llvm.best` explains; the run's first reference, and
 # how many nodes it has; the arithmetic from which on plans are better; where kernels have their scratch.
 # Handles are references shifted to the left by `BITS`, these are nodes shifted by `SHIFT`. The most slots and
 # outputs of a type, and how many batches ran; whether equal nodes are looked for. Where the C library's

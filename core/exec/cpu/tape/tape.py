@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.exec.cpu.llvm.best import compile_argmax, compile_best
 from abw.core.exec.cpu.llvm.kernel import SLOT_WORDS
 from abw.core.exec.cpu.tape import state as at
 from abw.core.exec.cpu.tape.advance import advance
 from abw.core.exec.cpu.tape.answer import answer_round
 from abw.core.exec.cpu.tape.state import fields_of, known_of, sizes_of
-from abw.core.exec.cpu.tape.vectors import compile_argmax, compile_best
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.interface import HEAD, Array
 from abw.core.exec.memory import ArenaMemory

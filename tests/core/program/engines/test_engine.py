@@ -1,4 +1,4 @@
-"""The pieces of a run: their graphs and schedules are right, and plans are found again."""
+"""The pieces of a run: their graphs, schedules and plans are right."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
 from abw.core.program.net import Net
 from abw.core.program.recording.segments import joined
-from tests.core.program.cells import LIBRARY, Programs, small
+from tests.core.program.cells import Programs, small
 from tests.core.program.test_random import bits, instances, program
 
 SENTENCES = [[1, 2, 3], [4], [5, 6, 7, 8, 9], [3, 3]]
@@ -45,43 +45,15 @@ def nets(tmp_path_factory: pytest.TempPathFactory) -> tuple[Net, Net]:
     return taped, planned
 
 
-def test_what_was_run_before_is_neither_scheduled_nor_planned(tmp_path: Path) -> None:
-    (tmp_path / "small.yaml").write_text(LIBRARY)
-    policy = Counting()
-    net: Net = abw.cells(tmp_path / "small.yaml", policy=policy, threads=1)
-    parse = Programs(net).parse
-    first = net.run(parse, SENTENCES)
-    pieces = len(policy.asked)
-    assert pieces == len(net._session.engine().segments) > 3
-    again = net.run(parse, SENTENCES)
-    assert len(policy.asked) == pieces
-    for a, b in zip(first, again, strict=True):
-        assert a[0] == b[0] and a[1].tobytes() == b[1].tobytes()
-    other = net.run(parse, [[9, 8, 7], *SENTENCES[1:]])  # the same shape, other rows
-    assert len(policy.asked) > pieces
-    assert other[1][1].tobytes() == first[1][1].tobytes()
-
-
-def test_plans_are_not_kept_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("abw.core.program.engines.engine.MOST_KEPT", 50)
-    net = small(tmp_path, executor="blas")
-    for number in range(12):
-        net.run(Programs(net).parse, [[number, 3, 1], [2]])
-        assert net._session.engine()._kept_nodes < 100
-
-
 def test_plans_of_all_pieces_are_right(tmp_path: Path) -> None:
     net = small(tmp_path, executor="blas")
     net.run(Programs(net).parse, SENTENCES)
     engine = net._session.engine()
-    known, held = engine._first, []
-    while known:
-        (found,) = known.values()
-        held.append(found)
-        check_plan(found.plan.graph, found.plan)
-        check_schedule(found.plan.graph.dag, found.plan.schedule)
-        known = found.after
-    assert len(held) == len(engine.segments) and sum(len(h.plan.graph) for h in held) == engine.nodes
+    plans = engine.planned.plans
+    for plan in plans:
+        check_plan(plan.graph, plan)
+        check_schedule(plan.graph.dag, plan.schedule)
+    assert len(plans) == len(engine.segments) and sum(len(plan.graph) for plan in plans) == engine.nodes
 
 
 @given(instances)
@@ -96,7 +68,7 @@ def test_the_tape_runs_what_plans_run(
     tape.prepare()  # where nothing was computed
     assert tape.tape is not None and plans.tape is None
     assert tape.batches == plans.batches
-    assert len(tape.plans) == 0
+    assert not tape.planned.plans
     in_order(taped)
     for one, other in zip(tape.segments, plans.segments, strict=True):
         assert one.first == other.first
@@ -107,7 +79,7 @@ def test_the_tape_runs_what_plans_run(
 def in_order(net: Net) -> None:
     """The batches that are shown are those that were run: rows are given batch by batch."""
     engine, arenas = net._session.engine(), arenas_of(net._session.engine().network)
-    assert engine.tape is not None and not engine.plans
+    assert engine.tape is not None and not engine.planned.plans
     width, last = net._session.engine().cells.width, dict.fromkeys(range(len(arenas.shape)), -1)
     for graph, schedule in engine.pieces:
         check_schedule(graph.dag, schedule)

@@ -55,7 +55,7 @@ def test_operations_give_what_cells_give(net: Net, drawn: list[Any]) -> None:
         return program(net, abw.each, item)
 
     cells, ops = net.run(run, drawn), net.run(run, drawn, granularity="op")
-    for plan in net._session.engine().plans:
+    for plan in net._session.engine().planned.plans:
         check_plan(plan.graph, plan)
         check_schedule(plan.graph.dag, plan.schedule)
     for (decided, held), (same, values) in zip(cells, ops, strict=True):
@@ -94,7 +94,7 @@ def test_equal_structures_share_a_schedule(tmp_path: Path) -> None:
     for item in items[::-1]:  # prepared once, whatever mini-batches
         net.run(lambda one: tree(net, one), [item], granularity="graph")
     assert len(policy.asked) == 12
-    (plan,) = engine.plans
+    (plan,) = engine.planned.plans
     check_plan(plan.graph, plan)
     check_schedule(plan.graph.dag, plan.schedule)
     for (a, i), (b, j) in zip(found, net.run(lambda item: tree(net, item), items), strict=True):
@@ -106,7 +106,7 @@ def test_equal_structures_share_a_schedule(tmp_path: Path) -> None:
 @settings(max_examples=8)
 def test_whatever_structures_meet(net: Net, items: list[tuple[int, int]]) -> None:
     found = net.run(lambda item: tree(net, item), items, granularity="graph")
-    plans = net._session.engine().plans
+    plans = net._session.engine().planned.plans
     for plan in plans:
         check_plan(plan.graph, plan)
         check_schedule(plan.graph.dag, plan.schedule)
