@@ -225,7 +225,7 @@ class _Lesson:
     def of(dag: Dag, encoding: Encoding, reward: Reward, cost: Cost) -> _Lesson:
         n, frontier = len(dag), start(dag)
         asks = "critical" if reward == "critical" else encoding
-        held = held_back(dag, direct=False) if reward == "paper" else nothing_held()
+        held = held_back(dag) if reward == "paper" else nothing_held()
         first = Watched(frontier, paths_for(asks, dag, frontier), held)
         path = Path(np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.float64))
         least = least_cost(dag, cost)

@@ -31,16 +31,13 @@ class Sufficient:
     """The type a with the largest |Frontier_a(G)| / |Frontier(G^a)| goes first, the first one of equals.
 
     Where the ratio is 1, some shortest schedule begins with a. G^a has an edge wherever a path between two
-    nodes of type a avoids the others of type a (the lemma needs this); with `direct`, only the edges of G
-    between nodes of type a.
+    nodes of type a avoids the others of type a.
     """
-
-    direct: bool = False
 
     def schedule(self, dag: Dag) -> Schedule:
         """O((n + m) * recurrent types + batches * types)."""
         edges, frontier, batches = begin(dag)
-        _sufficient(edges, frontier, held_back(dag, direct=self.direct), batches)
+        _sufficient(edges, frontier, held_back(dag), batches)
         return to_schedule(batches)
 
 
@@ -50,33 +47,32 @@ class HeldBack(NamedTuple):
     `column` (T,): a number for each type that can depend on itself, else -1. `sources` (columns, n): how
     many of a node's producers are remaining nodes of the column's type or have such a node before them.
     `size` (T,): |Frontier(G^a)|, the remaining nodes of type a that have no other one before them. `stack`
-    (n,) is working space. `direct` (1,): whether only edges between nodes of one type count.
+    (n,) is working space.
     """
 
     column: Ints
     sources: Ints
     size: Ints
     stack: Ints
-    direct: NDArray[np.bool_]
 
 
-def held_back(dag: Dag, *, direct: bool) -> HeldBack:
+def held_back(dag: Dag) -> HeldBack:
     """The frontiers of all G^a before the first batch. O((n + m) * recurrent types)."""
     column = recurrent_types(dag)
     sources = np.zeros((int(column.max(initial=-1)) + 1, len(dag)), np.int32)
     size = np.zeros(len(column), np.int32)
-    _count_sources(edges(dag), topological_order(dag), column, direct, sources, size)
-    return HeldBack(column, sources, size, np.empty(len(dag), np.int32), np.array([direct]))
+    _count_sources(edges(dag), topological_order(dag), column, sources, size)
+    return HeldBack(column, sources, size, np.empty(len(dag), np.int32))
 
 
 def nothing_held() -> HeldBack:
     """What stands in for it where it is not asked for."""
     none = np.empty(0, np.int32)
-    return HeldBack(none, np.empty((0, 0), np.int32), none, none, np.array([False]))
+    return HeldBack(none, np.empty((0, 0), np.int32), none, none)
 
 
 @njit
-def _count_sources(edges: Edges, order: Ints, column: Ints, direct: bool, sources: Ints, size: Ints) -> None:
+def _count_sources(edges: Edges, order: Ints, column: Ints, sources: Ints, size: Ints) -> None:
     type, ptr, succ = edges
     for v in order:
         own = column[type[v]]
@@ -86,9 +82,7 @@ def _count_sources(edges: Edges, order: Ints, column: Ints, direct: bool, source
             continue
         for e in range(ptr[v], ptr[v + 1]):
             w = succ[e]
-            if direct:
-                sources[own, w] += type[w] == type[v]
-            elif column[type[w]] >= 0:
+            if column[type[w]] >= 0:
                 for c in range(len(sources)):
                     sources[c, w] += c == own or sources[c, v] > 0
 
@@ -110,7 +104,7 @@ def release(edges: Edges, held: HeldBack, frontier: Frontier, a: int) -> None:
         v = stack[depth]
         for e in range(ptr[v], ptr[v + 1]):
             w = succ[e]
-            if type[w] == a or (not held.direct[0] and column[type[w]] >= 0):
+            if column[type[w]] >= 0:
                 sources[w] -= 1
                 if sources[w] == 0:
                     if type[w] == a:

@@ -52,7 +52,7 @@ def rule_of(policy: Policy, order: NDArray[np.int32] | None) -> Rule | None:
             numbers = {at.POWER: policy.power, at.FREE: policy.free}
             return Rule((schedule.successors, lengths, weighing.scored), numbers=numbers)
         case Sufficient():
-            return Rule((schedule.successors, weighing.sufficient), numbers={at.DIRECT: policy.direct})
+            return Rule((schedule.successors, weighing.sufficient))
         case Reversed(policy=Critical() | Weight() | Sufficient()):
             found = rule_of(policy.policy, order)
             if found is not None:

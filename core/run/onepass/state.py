@@ -24,7 +24,7 @@ Stage = Callable[[int], int]
 # else that the pass does not know; it goes on from where it is; growth needs more room.
 FINE, MORE, ROWS, WRONG, APART, OTHER, AGAIN, LARGER = range(8)
 
-_NUMBERS = 76
+_NUMBERS = 75
 # Words that are numbers.
 #
 # - The block: its address, its bytes, how many of them are taken, or would be (`NEXT`).
@@ -38,8 +38,7 @@ _NUMBERS = 76
 # - Of the format: the first register that its reader fills; whether sentences are tagged;
 #   how many kinds the data has; which alternatives of the pattern of tokens take several signs.
 # - Of the policy: an FSM's encoding and phases; whether agenda's averages are static; of
-#   rules that weigh the power of the share, whether heights count; whether
-#   `Sufficient` counts edges between nodes of one type alone.
+#   rules that weigh the power of the share, whether heights count.
 # - Of the executor: the walker, its table and scratch memory. Of a model that grows what `growing.stages`
 #   know. The number of the stage that runs.
 # - What was made: addresses of the vertices' kinds, the columns that were read and the lines of instances,
@@ -56,7 +55,7 @@ _NUMBERS = 76
     TYPES, SLOTS, WIDTH, SHIFT, SPACE_ROWS, ALIASING, ARENAS, CONSTANTS,
     MOST_REDUCED, MOST_FLOATS, MOST_FLOPS, LOOK_FROM,
     COLUMNS, TAGGED, KINDS, TOKENS_MANY,
-    ENCODING, PHASES, STATIC, POWER, FREE, DIRECT,
+    ENCODING, PHASES, STATIC, POWER, FREE,
     WALK, TABLE, SCRATCH, GROWTH, STAGE,
     KIND_AT, COLUMNS_AT, LINES_AT, DATA_AT, VERTICES, NODES, OPERANDS, BATCHES, EDGES,
     SPACE, OWN, STEPS_NOW, TYPE_PTR, NODE_AT, OPERAND_PTR, OPERAND, ALIAS, PLACE, MADE_AT, MADE, KEPT,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abw.core.graph.bounds import BLOCK, _chains, _sort, _tallest, _type_reach
 from abw.core.jit.addresses import (
     bool_table,
-    bools_at,
     doubles_at,
     int_table,
     ints_at,
@@ -168,7 +167,7 @@ def sufficient(words: int) -> int:
     if ground == 0 or columns < 0:
         return MORE
     found, order, stack = take(words, columns * n, 4), take(words, n, 4), take(words, n, 4)
-    depth, missing, direct = take(words, n, 4), take(words, n, 4), take(words, 1, 1)
+    depth, missing = take(words, n, 4), take(words, n, 4)
     if full(words):
         return MORE
     own, ptr, succ, indegree = graph(words)
@@ -183,9 +182,7 @@ def sufficient(words: int) -> int:
         return WRONG
     sources = int_table(found, columns, n)
     sizes = ints_at(ground + 8 * n + 4 * _SIZE * types, types)
-    _count_sources(edges, ints_at(order, n), column, state[at.DIRECT] != 0, sources, sizes)
-    directly = bools_at(direct, 1)
-    directly[0] = state[at.DIRECT] != 0
-    held = HeldBack(column, sources, sizes, ints_at(stack, n), directly)
+    _count_sources(edges, ints_at(order, n), column, sources, sizes)
+    held = HeldBack(column, sources, sizes, ints_at(stack, n))
     _sufficient(edges, frontier, held, Batches(*recorded(words)))
     return FINE
