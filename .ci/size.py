@@ -30,8 +30,8 @@ BUDGETS = {
     "core/graph": (7_045, 59_900),
     "core/ir": (2_550, 16_300),
     "core/jit": (965, 5_920),
-    "core/plan": (1_350, 11_000),
-    "core/policy": (5_170, 38_900),
+    "core/plan": (1_320, 10_550),
+    "core/policy": (5_160, 38_700),
     "core/program": (5_440, 35_000),
     "core/run": (9_130, 76_500),  # one pass: growing models, runs and their observers, tokens
     "core/scale": (1_050, 7_500),
@@ -41,7 +41,7 @@ BUDGETS = {
     "core/store": (2_240, 15_950),
     "core/tools": (2_700, 21_900),
     "core/train": (3_450, 27_400),
-    "pqtree": (2_700, 19_900),
+    "pqtree": (2_665, 19_600),
     "specs": (580, 4_500),
     "viz": (5_000, 42_000),
 }

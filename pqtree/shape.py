@@ -120,33 +120,6 @@ def prune(code: Sequence[int], keep: Iterable[int]) -> Code:
     return tuple(reversed(open_[0])) if open_ else ()
 
 
-def orders(code: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All orders, one at a time, none twice."""
-    if not code:
-        yield ()
-        return
-    children = children_of(code)
-
-    def arrangements(at: int) -> Iterator[Sequence[int]]:
-        kids = children[at]
-        return iter((kids, kids[::-1])) if is_q(code[at]) else itertools.permutations(kids)
-
-    wheels = {at: arrangements(at) for at in children}
-    now = {at: list(next(wheel)) for at, wheel in wheels.items()}
-    turned = True
-    while turned:
-        yield tuple([code[at] for at in walk(now) if code[at] >= 0])
-        turned = False
-        for at in wheels:  # an odometer: the first wheel that can turns, those before it begin anew
-            arrangement = next(wheels[at], None)
-            if arrangement is not None:
-                now[at] = list(arrangement)
-                turned = True
-                break
-            wheels[at] = arrangements(at)
-            now[at] = list(next(wheels[at]))
-
-
 def to_text(code: Sequence[int]) -> str:
     """A P-node in round, a Q-node in square brackets: `(0 1 [2 3 4])`."""
     out: list[str] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -185,18 +185,9 @@ class PQTree:
             return code[:size].tolist(), nodes[:size].tolist()
         return code[:size], nodes[:size]
 
-    def frontier(self) -> list[int]:
-        """One of the orders: the leaves from left to right."""
-        return [token for token in self.code() if token >= 0]
-
     def count(self) -> int:
         """The number of orders, exactly."""
         return shape.count(self.code())
-
-    def orders(self, limit: int | None = None) -> Iterator[tuple[int, ...]]:
-        """The orders, at most `limit` of them, none twice."""
-        found = shape.orders(self.code())
-        return found if limit is None else (order for order, _ in zip(found, range(limit), strict=False))
 
     def canonical(self) -> str:
         """A text that is the same for one set of orders, and only for it; `from_text` reads it."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from abw.pqtree import shape
 
 Tree: TypeAlias = "int | tuple[str, tuple[Tree, ...]]"  # a leaf, or ("P" or "Q", children)
 
@@ -118,6 +120,33 @@ def universal(n: int) -> Tree:
 def permutations(n: int) -> NDArray[np.int64]:
     """All n! orders, one a row."""
     return np.array(list(itertools.permutations(range(n))))
+
+
+def orders(code: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All orders, one at a time, none twice."""
+    if not code:
+        yield ()
+        return
+    children = shape.children_of(code)
+
+    def arrangements(at: int) -> Iterator[Sequence[int]]:
+        kids = children[at]
+        return iter((kids, kids[::-1])) if shape.is_q(code[at]) else itertools.permutations(kids)
+
+    wheels = {at: arrangements(at) for at in children}
+    now = {at: list(next(wheel)) for at, wheel in wheels.items()}
+    turned = True
+    while turned:
+        yield tuple([code[at] for at in shape.walk(now) if code[at] >= 0])
+        turned = False
+        for at in wheels:  # an odometer: the first wheel that can turns, those before it begin anew
+            arrangement = next(wheels[at], None)
+            if arrangement is not None:
+                now[at] = list(arrangement)
+                turned = True
+                break
+            wheels[at] = arrangements(at)
+            now[at] = list(next(wheels[at]))
 
 
 def consecutive(orders: NDArray[np.int64], row: Sequence[int]) -> NDArray[np.bool_]:
