@@ -20,20 +20,23 @@ from abw.bench.sets.molecules import there, write_molecules
 from abw.bench.sets.plans import KINDS, write_plans
 from abw.bench.sets.syntax import write_syntax
 from abw.bench.timing import Work, interleaved
-from abw.bench.workloads import CASES, Case, Ready, files_of, outputs_of, ready
+from abw.bench.whole.e2e import texts_of
+from abw.bench.workloads import CASES, Case, files_of, ready
 from abw.core.base.errors import AbwError
 from abw.core.base.progress import Clock
 from abw.core.graph.equal.dedup import dedup as without_equal
 from abw.core.graph.equal.numbering import keys_of
 from abw.core.ir.model import Model
 from abw.core.policy.registry import get_policy
-from abw.core.run.columns import columns_of
 from abw.core.run.dedup import DedupMode
 from abw.core.run.hoisting import hoist_where_it_pays, hoisted_types
-from abw.core.run.minibatches import planned, run_all
+from abw.core.run.minibatches import run_all
+from abw.core.run.onepass.onepass import Passes
 from abw.core.run.options import PRESETS
-from abw.core.run.workload import open_model, open_workload, read_instances
+from abw.core.run.parallel import PHASES, Part, PartRunner
+from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
+from abw.core.store.outputs import outputs_of
 from abw.core.train.initial import vocabularies
 from abw.core.train.learner import Learner
 from abw.core.train.session import TrainOptions, open_training
@@ -115,9 +118,10 @@ def dedup(
 ) -> Rows:
     """Compare runs of distinct nodes with runs of all nodes, training steps too, and time the pass.
 
-    A turn runs some mini-batches from text to outputs, without leaves from earlier turns. `equal` only leaves
-    out equal nodes; `usual` is what `abw run` does, which also keeps leaves and hoists products where that
-    pays. Tables have a row for each word. Molecules need RDKit (`pip install rdkit`).
+    A turn runs some mini-batches from text to outputs, without leaves from earlier turns: each as one
+    compiled pass where that reads the format (not with a `frequency`). `equal` only leaves out equal nodes;
+    `usual` is what `abw run` does, which also keeps leaves and hoists products where that pays. Tables have a
+    row for each word. Molecules need RDKit (`pip install rdkit`).
     """
     wanted = [each for each in sets_of(specs, data) if (sets or "").lower() in each.name.lower()]
     training = (sets or "").lower() in "training steps"
@@ -153,14 +157,13 @@ def _opened(spec: Path, changes: Overrides) -> Model:
 def _row(name: str, model: Model, size: int, batch: int, runs: int) -> Row:
     instances = read_instances(model.data, batch)
     usual = hoist_where_it_pays(model, lambda: (instances, len(instances)))
-    off, equal = _ready(model, "off"), _ready(model, "on")
-    default = _ready(usual, "auto", leaves=True)
-    graph = open_workload(model, instances, off.networks).graph(0, len(instances))
-    keys = keys_of(off.networks.network, off.networks.program.edges)
+    networks = open_networks(model, "cell")
+    graph = open_workload(model, instances, networks).graph(0, len(instances))
+    keys = keys_of(networks.network, networks.program.edges)
     contenders: dict[str, Work] = {
-        "off": partial(_run, off),
-        "equal": partial(_run, equal),
-        "usual": partial(_run, default),
+        "off": _Runs(model, "off").run,
+        "equal": _Runs(model, "on").run,
+        "usual": _Runs(usual, "auto", leaves=True).run,
         "pass": partial(without_equal, graph, keys),
     }
     seconds = interleaved(contenders, runs, time.thread_time, warming=1)
@@ -182,13 +185,11 @@ def _row(name: str, model: Model, size: int, batch: int, runs: int) -> Row:
 def _growing_row(name: str, model: Model, size: int, batch: int, runs: int) -> Row:
     """The same of a model that grows, which hoists nothing, and keeps no leaves."""
     modes: tuple[DedupMode, ...] = ("off", "on", "auto")
-    made = {mode: _ready(model, mode) for mode in modes}
-    seconds = interleaved(
-        {mode: partial(_run, made[mode]) for mode in modes}, runs, time.thread_time, warming=1
-    )
-    equal = made["on"]
+    made = {mode: _Runs(model, mode) for mode in modes}
+    seconds = interleaved({mode: made[mode].run for mode in modes}, runs, time.thread_time, warming=1)
+    equal = made["on"].ready
     workload = open_workload(model, read_instances(model.data, batch), equal.networks)
-    found, _ = next(run_all(workload, equal.policy, equal.executor, _clock()))
+    found, _ = next(run_all(workload, equal.policy, equal.executor, Clock(*PHASES)))
     assert found.grown is not None
     nodes = len(found.grown.result.nodes)
     return Row(
@@ -204,27 +205,31 @@ def _growing_row(name: str, model: Model, size: int, batch: int, runs: int) -> R
     )
 
 
-def _clock() -> Clock:
-    return Clock("construct", "schedule", "plan", "execute")
+class _Runs:
+    """A model's mini-batches from their text to outputs on one thread: a compiled pass each where one reads
+    the format, as a call of a loaded model; else as `abw run` runs them.
+    """
 
+    def __init__(self, model: Model, mode: DedupMode, *, leaves: bool = False) -> None:
+        self.ready = ours = ready(model, HOW, dedup=mode, leaves=leaves)
+        passes = Passes(model, ours.networks, ours.executor, outputs_of(model))
+        passes.make(ours.policy)
+        self._runner = PartRunner(ours.policy, ours.executor, Clock(*PHASES), passes)
+        self._pass = passes.made if passes.made and passes.made.reading else None
+        texts, size = texts_of(model, model.data.limit or 1) if self._pass else [], model.data.batch
+        self._texts = [texts[i : i + size] for i in range(0, len(texts), size)]
 
-def _ready(model: Model, mode: DedupMode, *, leaves: bool = False) -> Ready:
-    return ready(model, HOW, dedup=mode, leaves=leaves)
-
-
-def _run(ours: Ready) -> None:
-    """Run all mini-batches from their text to outputs."""
-    instances = read_instances(ours.model.data, ours.model.data.limit)
-    workload = open_workload(ours.model, instances, ours.networks)
-    if ours.executor.leaves is not None:
-        ours.executor.leaves.forget()
-    if workload.growing is not None:
-        for batch, result in run_all(workload, ours.policy, ours.executor, _clock()):
-            columns_of(workload, batch, result)
-        return
-    for window in workload.windows():
-        made = planned(workload, ours.policy, ours.executor, *window)
-        outputs_of(ours.executor.run(made.plan), made.graph)
+    def run(self) -> None:
+        """Run all of them, without leaves that earlier runs have kept."""
+        leaves = self.ready.executor.leaves
+        if leaves is not None:
+            leaves.forget()
+        if self._pass and all(self._pass.objects(list(texts)) is not None for texts in self._texts):
+            return
+        workload = self.ready.read()
+        for _, _, found in self._runner.run([Part(workload, list(workload.windows()))]):
+            for done in found:
+                done.columns()
 
 
 def _training_row(spec: Path, file: Path, changes: Overrides, runs: int) -> Row:

@@ -70,14 +70,14 @@ def _passed(ours: Ready, instances: int, runs: int) -> tuple[float | None, float
     """The seconds of one pass, and of its kernels; None where there is no pass."""
     networks = replace(ours.networks, equal=None)  # all nodes are computed, as by the steps
     made = Passes(ours.model, networks, ours.executor, outputs_of_model(ours.model)).make(ours.policy)
-    texts = _texts(ours.model, instances)
+    texts = texts_of(ours.model, instances)
     if made is None or not made.reading or made.objects(texts) is None:
         return None, 0.0
     taken = interleaved({"pass": partial(made.objects, texts), "kernels": made.kernels}, runs, warming=1)
     return taken["pass"], taken["kernels"]
 
 
-def _texts(model: Model, instances: int) -> list[str]:
+def texts_of(model: Model, instances: int) -> list[str]:
     """The texts of a file's first instances."""
     with model.data.path.open(encoding="utf-8") as file:
         lines = (line.rstrip("\n") for line in file if line.strip())
