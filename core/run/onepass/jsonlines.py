@@ -7,11 +7,12 @@ that are to be read again end the pass with OTHER.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abw.core.data.intern import hash_pieces
 from abw.core.data.readers import jsonscan as scanned
 from abw.core.data.readers.jsonscan import TEXT, VECTOR, WHOLE, Room, parse
-from abw.core.data.readers.jsontokens import BACKSLASH, Json
+from abw.core.data.readers.jsontokens import Json
 from abw.core.jit.addresses import (
     bools_at,
     bytes_at,
@@ -31,9 +32,11 @@ from abw.core.jit.addresses import (
 from abw.core.jit.decorators import entry, fragment
 from abw.core.run.onepass import build
 from abw.core.run.onepass import state as at
-from abw.core.run.onepass.read import in_lines
+from abw.core.run.onepass.read import escaped, in_lines
 from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, full, take
 from abw.core.run.onepass.vocabulary import row_of
+
+Longs = NDArray[np.int64]
 
 # Of a field: how its values are written; how many numbers they are, 0 for whole ones and texts; the register
 # of these, or the number of a field that flows in (-1: neither is wanted); which kinds have it.
@@ -56,34 +59,23 @@ def json_lines(words: int) -> int:
     lines, values, numbers = size // 14 + 2, size // 5 + 2, size // 2 + 2
     links = state[at.JSON_LINKS + 1] // OF_LINK
     names = max(state[at.JSON_FIELDS + 1] // OF_FIELD, links, state[at.KINDS]) + 1
-    places = (
-        take(words, 2 * lines, 4),
-        take(words, 3 * lines, 4),
-        take(words, size // 10 + 2, 4),
-        take(words, 5 * values, 4),
-        take(words, numbers, 8),
-        take(words, 3 * numbers, 4),
-        take(words, 3 * numbers, 4),
-        take(words, NAMES * names * 2, 4),
-        take(words, 2 * names, 4),
-        take(words, 10, 8),
+    state[at.IDS], state[at.ID_ROOM] = take(words, 3 * lines, 4), lines
+    room = Room(
+        int_table(take(words, 2 * lines, 4), 2, lines),
+        int_table(state[at.IDS], 3, lines),
+        ints_at(take(words, size // 10 + 2, 4), size // 10 + 2),
+        int_table(take(words, 5 * values, 4), 5, values),
+        doubles_at(take(words, numbers, 8), numbers),
+        int_table(take(words, 3 * numbers, 4), 3, numbers),
+        int_table(take(words, 3 * numbers, 4), 3, numbers),
+        int_cube(take(words, NAMES * names * 2, 4), NAMES, names, 2),
+        int_table(take(words, 2 * names, 4), 2, names),
+        longs_at(take(words, 10, 8), 10),
     )
-    known, state[at.IDS], state[at.ID_ROOM] = take(words, NAMES * names, 8), places[1], lines
+    number = long_table(take(words, NAMES * names, 8), NAMES, names)
     state[at.START], state[at.START + 1] = take(words, count + 1, 8), count + 1
     if full(words):
         return MORE
-    room = Room(
-        int_table(places[0], 2, lines),
-        int_table(places[1], 3, lines),
-        ints_at(places[2], size // 10 + 2),
-        int_table(places[3], 5, values),
-        doubles_at(places[4], numbers),
-        int_table(places[5], 3, numbers),
-        int_table(places[6], 3, numbers),
-        int_cube(places[7], NAMES, names, 2),
-        int_table(places[8], 2, names),
-        longs_at(places[9], 10),
-    )
     for i in range(10):
         room.counts[i] = 0
     for i in range(names):
@@ -91,77 +83,70 @@ def json_lines(words: int) -> int:
     text = text_at(state[at.TEXT], size)
     json = Json(text, eights_at(state[at.TEXT], size - 7), doubles_in(state, at.JSON_POWERS))
     seen, _ = parse(json, at.ZERO, at.ZERO, count, room)
-    if seen != count or room.counts[scanned._HARD] > 0 or not _named(words, places, known, names):
+    if seen != count or room.counts[scanned._HARD] > 0 or not _named(words, room, number):
         return OTHER
-    position = _vertices(words, places, known)
+    position = _vertices(words, room, number)
     if position == 0:
         return MORE
-    ends = _fields(words, places, known, names, position)
-    return _links(words, places, known, names, position) if ends == FINE else ends
+    ends = _fields(words, room, number, position)
+    return _links(words, room, number, position) if ends == FINE else ends
 
 
 @fragment
-def _named(words: int, places: tuple[int, ...], known: int, names: int) -> bool:
+def _named(words: int, room: Room, number: Longs) -> bool:
     """Write the number of each name in the model's schema; False for one that is not there, or odd ids."""
     state = longs_at(words, at.WORDS)
-    counts, text = longs_at(places[9], 10), text_at(state[at.TEXT], state[at.SIZE])
-    number, offsets = long_table(known, NAMES, names), int_cube(places[7], NAMES, names, 2)
-    place = take(words, 3, 8)
+    text, place = text_at(state[at.TEXT], state[at.SIZE]), take(words, 3, 8)
     if full(words):
         return True
     begin, end, hashes = ints_at(place, 1), ints_at(place + 8, 1), hashes_at(place + 16, 1)
     vocabularies = longs_in(state, at.JSON_NAMES)
     for which in range(NAMES):
-        for n in range(counts[scanned._KINDS + which]):
-            begin[0], end[0] = offsets[which, n, 0], offsets[which, n, 1]
+        for n in range(room.counts[scanned._KINDS + which]):
+            begin[0], end[0] = room.known[which, n, 0], room.known[which, n, 1]
             hash_pieces(text, begin, end, hashes)
             size = end[0] - begin[0] + at.ZERO
             number[which, n] = row_of(vocabularies[which], state[at.TEXT] + begin[0], size, hashes[0], -1)
             if number[which, n] < 0:
                 return False
-    ids = int_table(places[1], 3, state[at.SIZE] // 14 + 2)
+    ids = room.names
     for i in range(state[at.COUNT]):
         if ids[0, i] == 1 + WHOLE and ids[2, i] - ids[1, i] > ID_DIGITS:
             return False
-        if ids[0, i] == 1 + TEXT:
-            for j in range(ids[1, i], ids[2, i]):
-                if text[j] == BACKSLASH:
-                    return False
+        if ids[0, i] == 1 + TEXT and escaped(words, ids[1, i], ids[2, i]):
+            return False
     return True
 
 
 @fragment
-def _vertices(words: int, places: tuple[int, ...], known: int) -> int:
+def _vertices(words: int, room: Room, number: Longs) -> int:
     """Where instances begin, and the kind of each vertex.
 
     Returns where each vertex of the lines has its number among all; 0 without room.
     """
     state = longs_at(words, at.WORDS)
-    given, count = longs_at(places[9], 10)[scanned._VERTICES], state[at.COUNT]
+    given, count = room.counts[scanned._VERTICES], state[at.COUNT]
     state[at.VERTICES], state[at.KIND_AT] = given + count, take(words, given + count, 1)
     found = take(words, given, 4)
     if full(words):
         return 0
-    start, lines = longs_in(state, at.START), int_table(places[0], 2, state[at.SIZE] // 14 + 2)
-    kind, own = bytes_at(state[at.KIND_AT], given + count), ints_at(places[2], given)
-    position, number = ints_at(found, given), longs_at(known, at.ENDLESS)
+    start, lines, position = longs_in(state, at.START), room.line, ints_at(found, given)
+    kind = bytes_at(state[at.KIND_AT], given + count)
     for i in range(count):
         start[i] = lines[1, i] + i
         kind[start[i]] = 0
         for v in range(lines[1, i], lines[1, i + 1] if i + 1 < count else given):
             position[v] = v + i + 1
-            kind[v + i + 1] = number[own[v]]
+            kind[v + i + 1] = number[0, room.kind[v]]
     start[count] = given + count
     return found
 
 
 @fragment
-def _fields(words: int, places: tuple[int, ...], known: int, names: int, position: int) -> int:
+def _fields(words: int, room: Room, number: Longs, position: int) -> int:
     """Write the values of fields to their registers; OTHER for what the schema does not have."""
     state = longs_at(words, at.WORDS)
-    counts, v = longs_at(places[9], 10), state[at.VERTICES]
-    values, text = int_table(places[3], 5, state[at.SIZE] // 5 + 2), bytes_at(state[at.TEXT], state[at.SIZE])
-    number, numbers = long_table(known, NAMES, names), doubles_at(places[4], at.ENDLESS)
+    v, values, many = state[at.VERTICES], room.value, room.counts[scanned._VALUES]
     fields, told = longs_in(state, at.JSON_FIELDS), longs_in(state, at.FIELDS)
     where, kind = ints_at(position, at.ENDLESS), bytes_at(state[at.KIND_AT], v)
     registers, begin = longs_in(state, at.REGISTERS), state[at.BLOCK]
@@ -177,14 +162,13 @@ def _fields(words: int, places: tuple[int, ...], known: int, names: int, positio
             for u in range(v):
                 one[u], other[u] = -1 if whole else 0, 0
         elif flows >= 0:
-            most = counts[scanned._VALUES]
-            told[flows + build.VERTEX] = take(words, most, 4)
-            told[flows + build.ROWS] = take(words, most * fields[f + SIZE], 4)
+            told[flows + build.VERTEX] = take(words, many, 4)
+            told[flows + build.ROWS] = take(words, many * fields[f + SIZE], 4)
             told[flows + build.COUNT], told[flows + build.FLOATS] = 0, fields[f + SIZE]
             if full(words):
                 return MORE
     data = ints_at(begin, at.ENDLESS)
-    for m in range(counts[scanned._VALUES]):
+    for m in range(many):
         u, f = where[values[0, m]], number[1, values[1, m]] * OF_FIELD
         form, low, high = values[2, m], values[3, m], values[4, m]
         size = fields[f + SIZE]
@@ -200,30 +184,26 @@ def _fields(words: int, places: tuple[int, ...], known: int, names: int, positio
                 ints_at(told[flows + build.VERTEX], row + 1)[row] = u
                 place = floats_at(told[flows + build.ROWS] + 4 * row * size, size)
                 for j in range(size):
-                    place[j] = numbers[low + j]
+                    place[j] = room.number[low + j]
             continue
         if form != fields[f + FORM]:
             return OTHER
         to = 2 * fields[f + FIELD_TO]
         if form == TEXT:
-            for j in range(low, high):
-                if text[j] == BACKSLASH:
-                    return OTHER
-            if low == high:
+            if low == high or escaped(words, low, high):
                 return OTHER
             if to >= 0:
                 data[registers[to] + u], data[registers[to + 1] + u] = low, high
         elif to >= 0:
-            data[registers[to] + u] = np.int32(numbers[low])
+            data[registers[to] + u] = np.int32(room.number[low])
     return FINE
 
 
 @fragment
-def _links(words: int, places: tuple[int, ...], known: int, names: int, position: int) -> int:
+def _links(words: int, room: Room, number: Longs, position: int) -> int:
     """Write the edges of links to their registers; OTHER for what the schema does not have."""
     state = longs_at(words, at.WORDS)
-    edges, v, size = longs_at(places[9], 10)[scanned._EDGES], state[at.VERTICES], state[at.SIZE]
-    edge, number = int_table(places[6], 3, size // 2 + 2), long_table(known, NAMES, names)
+    edges, edge, v = room.counts[scanned._EDGES], room.edge, state[at.VERTICES]
     start, links, kind = (
         longs_in(state, at.START),
         longs_in(state, at.JSON_LINKS),

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from abw.core.data.readers import planscan as scanned
-from abw.core.data.readers.jsontokens import BACKSLASH, Json
+from abw.core.data.readers.jsontokens import Json
 from abw.core.data.readers.planscan import DEEPEST, DONE, Names, PlanRoom, scan_plans
 from abw.core.jit.addresses import (
     bytes_at,
@@ -29,7 +29,7 @@ from abw.core.jit.decorators import entry, fragment
 from abw.core.jit.pointers import Table
 from abw.core.run.onepass import build
 from abw.core.run.onepass import state as at
-from abw.core.run.onepass.read import in_lines
+from abw.core.run.onepass.read import escaped, in_lines
 from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, full, take
 
 # The registers that a plan always fills, and how many there are.
@@ -146,9 +146,7 @@ def _fields(words: int, room: PlanRoom) -> int:
         to, flows = 2 * fields[f + FIELD_TO], fields[f + FIELD_OF] * build.OF_FIELD
         if to >= 0:
             low, high = room.span[m, 0], room.span[m, 1]
-            if low == high or data[registers[to + 1] + u] > 0:
-                return OTHER
-            if _escaped(words, low, high):
+            if low == high or data[registers[to + 1] + u] > 0 or escaped(words, low, high):
                 return OTHER
             data[registers[to] + u], data[registers[to + 1] + u] = low, high
         elif flows >= 0:
@@ -160,14 +158,3 @@ def _fields(words: int, room: PlanRoom) -> int:
             vertex[row] = u
             floats_at(told[flows + build.ROWS], row + 1)[row] = room.number[m]
     return FINE
-
-
-@fragment
-def _escaped(words: int, low: int, high: int) -> bool:
-    """Whether a backslash stands in a part of the text."""
-    state = longs_at(words, at.WORDS)
-    text = bytes_at(state[at.TEXT], state[at.SIZE])
-    found = False
-    for j in range(low, high):
-        found |= text[j] == BACKSLASH
-    return found

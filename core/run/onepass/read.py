@@ -7,6 +7,7 @@ The text has one instance on each line, whole; whatever else it holds ends the p
 from __future__ import annotations
 
 from abw.core.data.readers.blanks import BEGIN, BEHIND, END, split
+from abw.core.data.readers.jsontokens import BACKSLASH
 from abw.core.data.readers.lattice import parse_lattices
 from abw.core.data.readers.pairs import parse_pairs
 from abw.core.data.readers.trees import parse_trees
@@ -35,6 +36,17 @@ def in_lines(words: int) -> bool:
             if text[i] == _MARK and (i == 0 or text[i - 1] == _NEWLINE):
                 return False
     return lines == state[at.COUNT]  # type: ignore[no-any-return]
+
+
+@fragment
+def escaped(words: int, low: int, high: int) -> bool:
+    """Whether a backslash stands in a part of the text."""
+    state = longs_at(words, at.WORDS)
+    text = bytes_at(state[at.TEXT], state[at.SIZE])
+    found = False
+    for j in range(low, high):
+        found |= text[j] == BACKSLASH
+    return found
 
 
 @fragment
