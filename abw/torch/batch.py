@@ -32,7 +32,7 @@ from abw.torch.rewriting.rewriter import Rewriter
 from abw.torch.rewriting.shadows import is_instance
 from abw.torch.tracing.symbols import CannotTrace
 from abw.torch.verify import verified
-from abw.torch.watch import Watch
+from abw.torch.watch import Watch, report
 
 DEFAULT_BATCH = 64
 # A function is rewritten, or recorded with more cells, this often before it is given up.
@@ -267,8 +267,6 @@ class Batched:
 
     def report(self) -> str:
         """Report which cells the model became, with lines, and what did not become a cell, and why."""
-        from abw.torch.report import report
-
         return report(self._cells, self._rewriter, [self._verified, self._watch.said])
 
     def export(self, folder: str | os.PathLike[str], *columns: Sequence[Any], name: str = "exported") -> Path:

@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from abw.core.exec.params import Params
+from abw.core.exec.values import single
 from abw.core.ir.network import Network
 from abw.core.policy.registry import get_policy
 from abw.core.program.lessons import Recorded
@@ -19,7 +21,6 @@ from abw.core.program.recording.values import BITS
 from abw.core.program.running.runner import BatchRunner
 from abw.core.train.backward import Half
 from abw.core.train.programs.gradients import ProgramBackward, output_name
-from abw.torch.once import Run, parts_of
 from abw.torch.outputs import Place, by_size, parted
 from abw.torch.recording.cells import Cells
 
@@ -67,9 +68,60 @@ class Passes:
         return parts
 
 
+class Run(torch.autograd.Function):
+    """The outputs of a mini-batch, none of which is a view of another, as a function of some parameters.
+
+    Of the mini-batch, `begin()` runs it forward; `parted` gives what PyTorch sees of arrays by the outputs'
+    names; `waits(half)`: whether nothing else has taken the memory; `backward(half)` gives the gradients.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, work: Any, *tensors: torch.Tensor) -> Any:
+        half = work.begin()
+        ctx.set_materialize_grads(False)
+        ctx.work, ctx.half, ctx.tensors, ctx.versions = work, half, tensors, [t._version for t in tensors]
+        made = {name: np.array(half.values(name)) for name in half.gradients}
+        return tuple(map(torch.from_numpy, work.parted(made)))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        work, half = ctx.work, ctx.half
+        if [t._version for t in ctx.tensors] != ctx.versions:
+            raise RuntimeError("the model's parameters were changed between its forward and backward pass")
+        if not work.waits(half):  # another mini-batch took the memory: compute this one again
+            half = work.begin()
+        for part, gradient in zip(work.parted(half.gradients), gradients, strict=True):
+            part[...] = 0 if gradient is None else gradient.detach().numpy()
+        found = work.backward(half)
+        if torch.is_grad_enabled():  # create_graph=True
+            found = _Once.apply(*(gradient.requires_grad_() for gradient in found))
+        return None, *[g if t.requires_grad else None for t, g in zip(ctx.tensors, found, strict=True)]
+
+
+class _Once(torch.autograd.Function):
+    """Gradients that have none themselves: to `once_differentiable` what depends on parameters alone is a
+    constant, so that a penalty on gradients would add nothing.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return tuple(gradient.view_as(gradient) for gradient in gradients)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        raise RuntimeError("abw's results can be differentiated once: second derivatives are not supported")
+
+
+def parts_of(vector: Any, shapes: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+    """Return the parts of a vector of gradients, in these shapes."""
+    own = torch.from_numpy(single(vector))
+    sizes = [int(np.prod(shape)) for shape in shapes]
+    return [part.view(tuple(shape)) for part, shape in zip(own.split(sizes), shapes, strict=True)]
+
+
 @dataclass
 class _Batch:
-    """A mini-batch of what was recorded, with a tensor for each place: see `Work`."""
+    """A mini-batch of what was recorded, with a tensor for each place: see `Run`."""
 
     passes: Passes
     recorded: Recorded

@@ -24,7 +24,7 @@ from abw.core.loaded import Given
 from abw.core.policy.registry import get_policy
 from abw.core.train.backward import Backward, Half
 from abw.core.train.checkpoint import named
-from abw.torch.once import Run, parts_of
+from abw.torch.gradients import Run, parts_of
 
 
 class Layer(torch.nn.Module):
@@ -95,7 +95,7 @@ class Layer(torch.nn.Module):
 
 @dataclass
 class _Graph:
-    """A mini-batch of a layer: see `Work`."""
+    """A mini-batch of a layer: see `Run`."""
 
     layer: Layer
     graph: Graph

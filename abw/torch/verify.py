@@ -9,6 +9,7 @@ from math import inf
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from abw.core.base.errors import AbwError
 from abw.torch.recording.cells import place
@@ -98,11 +99,7 @@ def _gradients(model: torch.nn.Module, wanted: list[Any], outputs: list[Any]) ->
 
 def tensors_of(x: Any) -> list[torch.Tensor]:
     """All tensors in nested lists, tuples and dicts."""
-    if isinstance(x, torch.Tensor):
-        return [x]
-    if isinstance(x, dict):
-        x = list(x.values())
-    return [t for y in x for t in tensors_of(y)] if isinstance(x, list | tuple) else []
+    return [t for t in tree_leaves(x) if isinstance(t, torch.Tensor)]
 
 
 def unlike(a: Any, b: Any, where: str) -> str:

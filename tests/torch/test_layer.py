@@ -43,8 +43,8 @@ def test_gradients_of_a_pytorch_loss_are_those_of_abws_own() -> None:
 
 
 def test_gradcheck() -> None:
+    from abw.torch.gradients import Run
     from abw.torch.layer import _Graph
-    from abw.torch.once import Run
 
     made = layer(3)
     graph = made.model.graph(TREES)

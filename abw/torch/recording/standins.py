@@ -55,30 +55,13 @@ class StandIn(TensorLike):
     __slots__ = ()
     cells: Any
 
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        return torch_function(func, args, kwargs or {})
-
-    def item(self) -> float:
-        return float(real(self))
-
     def tolist(self) -> Any:
         return real(self).tolist()
 
-    def numpy(self, **_: Any) -> Any:
+    def numpy(self, *_: Any, **__: Any) -> Any:
         return real(self).numpy()
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        return real(self).numpy()
-
-    def __float__(self) -> float:
-        return float(real(self))
-
-    def __int__(self) -> int:
-        return int(real(self))
-
-    def __bool__(self) -> bool:
-        return bool(real(self))
+    __array__ = numpy
 
     def __index__(self) -> int:
         raise TypeError("only integer tensors of a single element can be converted to an index")
@@ -96,6 +79,8 @@ class StandIn(TensorLike):
     __getattr__ = attribute
 
 
+for _name, _number in (("item", float), ("__float__", float), ("__int__", int), ("__bool__", bool)):
+    setattr(StandIn, _name, lambda self, _number=_number: _number(real(self)))
 operators(StandIn, ("neg", "abs", *COMPARISONS), operator)
 operators(StandIn, ARITHMETIC, operator, ("", "r"))
 operators(StandIn, ARITHMETIC[:4], inplace, ("i",))
@@ -220,10 +205,6 @@ class Ints(TensorLike):
 
     def __init__(self, items: list[int], shape: Sequence[int]) -> None:
         self.items, self.shape_ = items, tuple(shape)
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        return torch_function(func, args, kwargs or {})
 
     def tensor(self) -> torch.Tensor:
         """As a tensor of PyTorch's."""
@@ -355,6 +336,10 @@ def torch_function(func: Any, args: Any, kwargs: Any) -> Any:
         return cells.write(args[0], cells.op(base, *args, **kwargs))
     kwargs.pop("inplace", None)
     return cells.op(base, *args, **kwargs)
+
+
+for _cls in (StandIn, Ints):
+    _cls.dispatcher = staticmethod(torch_function)
 
 
 def as_ints(data: Any) -> Ints:

@@ -100,7 +100,7 @@ def _item(self: Any, key: Any) -> Any:
 
 
 def _argmax(made: Any, size: torch.Size) -> Any:
-    own, one, alike = made.argmax, math.prod(size) == 1, math.prod(size) == max(size, default=1)
+    own, alike = made.argmax, math.prod(size) == max(size, default=1)
 
     def argmax(self: Any, dim: int | None = None, keepdim: bool = False) -> Ints:
         self.cells.waits()
@@ -109,13 +109,8 @@ def _argmax(made: Any, size: torch.Size) -> Any:
             weigh(numbers, dim)
             found = numbers.argmax(dim, keepdim)
             return Ints(found.reshape(-1).tolist(), tuple(found.shape))
-        d = None if dim is None else dim % max(len(size), 1)
-        if d is not None and size and size[d] == 1 and not one:  # of single elements
-            shape = [s for i, s in enumerate(size) if i != d or keepdim]
-            return Ints([0] * math.prod(size), shape)
-        found = 0 if one else own(self)
-        if d is None:
-            return Ints([found], (1,) * len(size) if keepdim else ())
-        return Ints([found], [1 if i == d else s for i, s in enumerate(size) if keepdim or i != d])
+        shape = shape_after("argmax", size, dim, keepdim)
+        n = math.prod(shape)
+        return Ints([0] * n if n == math.prod(size) else [own(self)], shape)  # of single elements: 0
 
     return argmax

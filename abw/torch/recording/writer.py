@@ -90,12 +90,12 @@ class _Writer:
             target = f"flat[{self.region.kinds.slots[i,]}]"
             self.lines.append(f"write({target}, as_class({self.name[symbol.v.number]}, {target}.__class__))")
         self._shared()
-        body = [*self.lines, f"return {self._back(template)}"]
+        body = [*self.lines, f"return {template()}"]
         made, _, call = self.lines[-1].partition(" = ") if self.lines else ("", "", "")
-        if body[-1] in (f"return {made}", f"return ({made},)" if "," in made else ""):  # by the last call
+        if body[-1] in (f"return {made}", f"return ({made}, )" if "," in made else ""):  # by the last call
             body[-2:] = [f"return {call}"]
         self._compile("def record(flat):\n    " + "\n    ".join(body), self.scope)
-        return Written(steps, self.scope["record"], None if written else self._fast(steps, template, body))
+        return Written(steps, self.scope["record"], None if written else self._fast(steps, body))
 
     def _shared(self) -> None:
         """Say of which results others have the memory, too: arguments, or other results."""
@@ -113,44 +113,49 @@ class _Writer:
     def _compile(self, source: str, scope: dict[str, Any]) -> None:
         exec(compile(source, f"<region {self.region.name}>", "exec"), scope)
 
-    def _template(self, x: Any) -> Any:
-        """The form of the result: what is computed is numbered in `outputs`."""
+    def _template(self, x: Any) -> Callable[[], str]:
+        """What writes the result, once all `outputs` are computed, which are collected here."""
         if isinstance(x, Traced):
-            if isinstance(x.v, Number) and x.v.value == 0.0 and K not in x.shape_:
-                return ("zeros", tuple(x.shape_))
-            if x.boolean and K in x.shape_ and not self.region.one:
+            shape = tuple(x.shape_)
+            if isinstance(x.v, Number) and x.v.value == 0.0 and K not in shape:
+                return lambda: f"cells.zeros({shape!r})"
+            if x.boolean and K in shape and not self.region.one:
                 raise CannotTrace("booleans are used later")
             joined = self._concatenated(x)
             if joined:
-                return ("joined", joined, tuple(x.shape_))
+                parts, at = ", ".join(map(self._part, joined)), max(range(len(shape)), key=shape.__getitem__)
+                return lambda: f"Concat(cells, ({parts},), {(at, len(shape) - 1 - at)!r})"
             self.outputs.append(x)
-            return ("value", len(self.outputs) - 1)
+            return lambda: f"Flags({self._value(x)})" if x.boolean and K not in shape else self._value(x)
         if isinstance(x, Indices):
-            if x.index.rows:
-                return ("indices", x.index.slot, tuple(x.shape))
-            return ("index", x.index.slot, tuple(x.shape))
+            slot, sizes = f"flat[{x.index.slot}]", tuple(x.shape)
+            if not x.index.rows:
+                return lambda: f"Ints([{slot}], {sizes!r})"
+            return lambda: (
+                f"Ints({slot}, ({''.join(f'len({slot}), ' if s is K else f'{s}, ' for s in sizes)}))"
+            )
         if isinstance(x, Index):
-            return ("number", x.slot)
+            return lambda: f"flat[{x.slot}]"
         if isinstance(x, TracedList):
-            self.outputs.append(Traced(self.trace, x.element.v, (K, *x.element.shape_)))
-            return ("value", len(self.outputs) - 1)
+            return self._template(Traced(self.trace, x.element.v, (K, *x.element.shape_)))
         if isinstance(x, MaxPair):
             raise CannotTrace("what torch.max gives is used later: take its values")
         if isinstance(x, tuple | list):
-            return ("tuple", type(x), [self._template(y) for y in x])
+            each, (begin, end) = [self._template(y) for y in x], "[]" if type(x) is list else "()"
+            return lambda: f"{begin}{''.join(f'{one()}, ' for one in each)}{end}"
         if isinstance(x, dict):
-            return ("dict", {k: self._template(v) for k, v in x.items()})
+            named = {k: self._template(v) for k, v in x.items()}
+            return lambda: "{" + ", ".join(f"{k!r}: {one()}" for k, one in named.items()) + "}"
         if x is K:
-            rows = [leaf.what for leaf in self.trace.leaves if leaf.kind == "row" and leaf.what[0] != "mask"]
-            slots = {what[2] if what[0] == "table-rows" else what[1] for what in rows}
+            slots = {leaf.slot for leaf in self.trace.leaves} - {None}
             if len(slots) != 1:
                 raise NeedsFixed("the length of one of several lists is returned")
-            return ("length", slots.pop())
+            return lambda: f"len(flat[{slots.pop()}])"
         if isinstance(x, Scores):
             raise NeedsFixed("the products of all pairs of a list are returned")
         if has_values(x):
             raise CannotTrace("a tensor from outside of this stretch of code is returned")
-        return ("constant", x)
+        return lambda: self.note("constant", x)
 
     def _concatenated(self, x: Traced) -> tuple[int, ...]:
         """The leaves that an output is the concatenation of, and nothing else."""
@@ -205,12 +210,7 @@ class _Writer:
         if not self.row[n]:
             self.lines.append(f"{name} = given(mask({p!r}, {shape!r}))")
             return
-        row = next(
-            (m for m, leaf in enumerate(self.trace.leaves) if leaf.kind == "row" and leaf.what[0] != "mask"),
-            None,
-        )
-        assert row is not None
-        slot = self.trace.leaves[row].what[2 if self.trace.leaves[row].what[0] == "table-rows" else 1]
+        slot = next(leaf.slot for leaf in self.trace.leaves if leaf.slot is not None)
         self.lines.append(
             f"{name} = [given(t) for t in mask({p!r}, (len(flat[{slot}]), *{shape!r})).unbind(0)]"
         )
@@ -264,33 +264,6 @@ class _Writer:
         rows = f"list({made})" if len(targets) == 1 else f"map(list, zip(*{made}))"
         self.lines.append(f"{', '.join(targets)} = {rows}")
 
-    def _back(self, t: Any) -> str:
-        """Python that makes the result."""
-        match t[0]:
-            case "zeros":
-                return f"cells.zeros({t[1]!r})"
-            case "constant":
-                return self.note("constant", t[1])
-            case "length":
-                return f"len(flat[{t[1]}])"
-            case "number":
-                return f"flat[{t[1]}]"
-            case "index":
-                return f"Ints([flat[{t[1]}]], {t[2]!r})"
-            case "indices":
-                shape = ", ".join(f"len(flat[{t[1]}])" if s is K else str(s) for s in t[2])
-                return f"Ints(flat[{t[1]}], ({shape},))"
-            case "tuple":
-                inner = ", ".join(self._back(x) for x in t[2])
-                return f"[{inner}]" if t[1] is list else f"({inner}{',' if inner else ''})"
-            case "dict":
-                return "{" + ", ".join(f"{k!r}: {self._back(v)}" for k, v in t[1].items()) + "}"
-            case "joined":
-                parts = ", ".join(self._part(n) for n in t[1])
-                at = max(range(len(t[2])), key=lambda i: t[2][i])
-                return f"Concat(cells, ({parts},), {(at, len(t[2]) - 1 - at)!r})"
-        return self._output(self.outputs[t[1]])
-
     def _part(self, n: int) -> str:
         leaf = self.trace.leaves[n]
         if leaf.what[0] == "table":
@@ -298,9 +271,6 @@ class _Writer:
         if leaf.what[0] == "zeros":
             return f"cells.zero({leaf.what[1]!r})"
         return f"flat[{leaf.what[1]}]"
-
-    def _output(self, x: Traced) -> str:
-        return f"Flags({self._value(x)})" if x.boolean and K not in x.shape_ else self._value(x)
 
     def _value(self, x: Traced) -> str:
         n, shape = x.v.number, tuple(x.shape_)
@@ -318,9 +288,9 @@ class _Writer:
         own = self.objects.setdefault(n, x) is x
         return name if own else f"as_class({name}, {name}.__class__)"  # a clone is another object
 
-    def _fast(self, steps: list[Step], template: Any, body: list[str]) -> Any:
+    def _fast(self, steps: list[Step], body: list[str]) -> Any:
         names = [f"a{i}" for i in range(len(self.args))]
-        looks = bool(steps) or template[0] == "joined"
+        looks = bool(steps) or body[-1].startswith("return Concat(")
         tests: list[str] = []
         slots: list[str] = []
         for i, (x, name) in enumerate(zip(self.args, names, strict=True)):
@@ -328,9 +298,12 @@ class _Writer:
             if found is None:
                 return None
             tests, slots = tests + found[0], slots + found[1]
-        direct = None if tests else self._direct(steps, template)
-        if direct is not None:
-            return direct
+        reads = [v for step in steps if not isinstance(step, Reduction) for v in step.reads]
+        plain = [f"v{v} = flat[{i}]" for i, v in enumerate(reads)]
+        called = f"_({', '.join(f'v{v}' for v in reads)})"
+        if not tests and len(reads) == len(names) and body[:-1] == plain and body[-1].endswith(called):
+            # one cell with the same arguments and results: its own function
+            return lambda other: self.cells.callee(*self.single, other)
         text = "\n            ".join(body)
         for i, e in enumerate(slots):
             text = text.replace(f"flat[{i}]", e)
@@ -346,26 +319,6 @@ class _Writer:
             return scope["fast"]  # type: ignore[no-any-return]
 
         return make
-
-    def _direct(self, steps: list[Step], t: Any) -> Any:
-        """The cell's own function, where the region is one cell with the same arguments and results."""
-        if len(steps) != 1 or isinstance(steps[0], Reduction) or steps[0].row:
-            return None
-        step = steps[0]
-        one = t[0] == "value" or (
-            t[0] == "tuple" and t[1] is tuple and len(t[2]) > 1 and all(x[0] == "value" for x in t[2])
-        )
-        exact = all(
-            not o.boolean and K not in o.shape_ and tuple(o.shape_) == tuple(self.classes[o.v.number].shape)
-            for o in self.outputs
-        )
-        takes = [self.trace.leaves[r].what[:2] if r < FIRST else None for r in step.reads]
-        if not one or not exact or [o.v.number for o in self.outputs] != list(step.gives):
-            return None
-        if takes != [("value", i) for i in range(len(self.args))]:
-            return None
-        number, inputs, made = self.single
-        return lambda other: self.cells.callee(number, inputs, made, other)
 
 
 def alone(value: Value, flat: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Forms of expressions: whether one may be part of a region, and whether it computes."""
+"""Forms of expressions: whether one may be part of a region, and whether it computes; nodes of the tree."""
 
 from __future__ import annotations
 
@@ -18,30 +18,20 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from abw.torch.tracing import layers  # registers what PyTorch's operations mean
-from abw.torch.tracing.trace import MEANINGS
+from abw.torch.tracing.trace import MEANINGS, base_name
 
 assert layers
 
 # Methods that only change a tensor's shape, or nothing, and that other classes have, too.
 WEAK = {
     "size", "dim", "view", "reshape", "squeeze", "unsqueeze", "to", "cpu", "cuda", "float", "contiguous",
-    "clone",    "flatten", "t", "long",
+    "clone", "flatten", "t", "long",
 }  # fmt: skip
 METHODS = {n for n in MEANINGS if not n.startswith("__")} | {"size", "dim"}
 METHODS |= {f"{n}_" for n in METHODS}
 METHODS -= {
-    "type",
-    "int",
-    "bool",
-    "long",
-    "identity",
-    "alias",
-    "clip",
-    "detach",
-    "detach_",
-    "copied",
-    "gathered",
-}
+    "type", "int", "bool", "long", "identity", "alias", "clip", "detach", "detach_", "copied", "gathered",
+}  # fmt: skip
 ATTRIBUTES = {"T", "shape"}
 MAKERS = {"zeros", "tensor", "LongTensor", "as_tensor", "zeros_like"}
 STATIC = (torch.nn.Module, torch.Tensor, int, float, bool, str, type(None), torch.dtype)
@@ -103,10 +93,6 @@ def changed_attributes(cls: type) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(assigned), frozenset(changed)
 
 
-def _class(module: Any) -> Any:
-    return type(module)
-
-
 def _changes(code: types.CodeType, assigned: set[str], changed: set[str]) -> None:
     """Note what code may change; whose attribute it is, code does not say."""
     found = list(dis.get_instructions(code))
@@ -126,7 +112,7 @@ class Forms:
     def __init__(self, function: Any, owner: Any, marks: Marks) -> None:
         """Errors: OSError, SyntaxError where the source cannot be read."""
         self.function, self.owner, self.marks = function, owner, marks
-        self.assigned = changed_attributes(_class(owner))[0] if owner is not None else frozenset()
+        self.assigned = changed_attributes(owner.__class__)[0] if owner is not None else frozenset()
         self.globals = function.__globals__
         self.free = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
@@ -281,7 +267,7 @@ def _keeps_apart(module: torch.nn.Module) -> bool:
 
 def keeps_state(module: torch.nn.Module) -> bool:
     """Whether calls of a module may change it."""
-    assigned, changed = changed_attributes(_class(module))
+    assigned, changed = changed_attributes(module.__class__)
     return bool(assigned) or any(type(module.__dict__.get(name)) in CONTAINERS for name in changed)
 
 
@@ -314,3 +300,66 @@ def writes(node: ast.AST) -> set[str]:
     return {
         n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store | ast.Del)
     }
+
+
+@dataclass
+class Piece:
+    """A region of a function: its name there, what it reads, its code, and its first line."""
+
+    name: str
+    live: list[str]
+    body: list[ast.stmt]
+    line: int
+
+
+def at_line(node: Any, like: Any) -> Any:
+    return ast.copy_location(node, like)
+
+
+def load(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def target(names: list[str], context: Callable[[], Any]) -> Any:
+    if len(names) == 1:
+        return ast.Name(names[0], context())
+    return ast.Tuple([ast.Name(n, context()) for n in names], context())
+
+
+def writes_in_place(s: ast.stmt) -> bool:
+    """Whether a statement may write into a tensor: `x.add_(y)`, `x[i] = y`, `x += y`."""
+    return isinstance(s, ast.AugAssign) or any(
+        (isinstance(n, ast.Attribute) and n.attr.endswith("_") and not n.attr.startswith("_"))
+        or (isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store))
+        for n in ast.walk(s)
+    )
+
+
+def code_writes(function: Any) -> bool:
+    """Whether a function of the user's calls operations in place, as `x.add_(y)`."""
+    code = getattr(function, "__code__", None)
+    return code is not None and any(base_name(n) != n and base_name(n) in MEANINGS for n in code.co_names)
+
+
+def is_torchs(module: torch.nn.Module) -> bool:
+    """Whether a stand-in of one function is made for a module."""
+    apart = torch.nn.RNNBase | torch.nn.modules.loss._Loss
+    return type(module).__module__.startswith("torch.nn") and not isinstance(module, apart)
+
+
+def contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+class Pending(ast.stmt):
+    """A region still to be written: its statements, the names it reads before it writes, and writes."""
+
+    _fields = ()
+
+    def __init__(self, run: list[Any]) -> None:
+        super().__init__()
+        self.run, self.live, self.written = run, list[str](), set[str]()
+        self.lineno, self.col_offset = run[0].lineno, run[0].col_offset

@@ -17,8 +17,14 @@ from typing import Any
 
 import torch
 
-from abw.torch.rewriting.forms import CALLED, FUNCTIONS, METHODS, WEAK, Forms, Marks, NotFound, reads, writes
-from abw.torch.rewriting.pieces import (
+from abw.torch.rewriting.forms import (
+    CALLED,
+    FUNCTIONS,
+    METHODS,
+    WEAK,
+    Forms,
+    Marks,
+    NotFound,
     Pending,
     Piece,
     at_line,
@@ -26,9 +32,11 @@ from abw.torch.rewriting.pieces import (
     contents,
     is_torchs,
     load,
+    reads,
     target,
+    writes,
     writes_in_place,
-)
+)  # fmt: skip
 
 # Statements behind a condition that are put into both of its branches.
 MOST_COPIED = 14
@@ -78,14 +86,15 @@ class Outliner(Forms):
                 elif isinstance(e.func, ast.Attribute):
                     e.func.value = self._argument(e.func.value, out)
                 return e
-            case ast.Compare() if len(e.ops) == 1:
-                e.left = self._argument(e.left, out)
-                e.comparators = [self._argument(c, out) for c in e.comparators]
-                return e
-            case ast.Attribute() | ast.Subscript():
+            case ast.Subscript():
                 e.value = self._argument(e.value, out)
                 return e
-            case ast.Tuple() | ast.List() | ast.BinOp() | ast.UnaryOp() | ast.Starred():
+            case ast.Compare() if len(e.ops) > 1:
+                return self._inline(e)
+            case (
+                ast.Attribute() | ast.Tuple() | ast.List() | ast.BinOp() | ast.UnaryOp() | ast.Starred()
+                | ast.Compare()
+            ):  # fmt: skip
                 return self._mapped(e, lambda child: self._argument(child, out))
             case ast.Dict():
                 e.values = [self._argument(v, out) for v in e.values]
@@ -113,32 +122,21 @@ class Outliner(Forms):
         return False
 
     def _mapped(self, e: Any, change: Callable[[Any], Any], arguments_alone: bool = False) -> Any:
-        def each(x: Any) -> Any:
-            return (
-                at_line(ast.Starred(change(x.value), ast.Load()), x)
-                if isinstance(x, ast.Starred)
-                else change(x)
-            )
+        """An expression with its parts changed; of a call also what its method is of, unless that is known."""
 
-        match e:
-            case ast.Call():
-                if (
-                    not arguments_alone
-                    and isinstance(e.func, ast.Attribute)
-                    and self.static(e.func) is NotFound
-                ):
-                    e.func.value = change(e.func.value)
-                e.args = [each(a) for a in e.args]
-                for k in e.keywords:
-                    k.value = change(k.value)
-            case ast.Tuple() | ast.List():
-                e.elts = [each(a) for a in e.elts]
-            case ast.BinOp():
-                e.left, e.right = change(e.left), change(e.right)
-            case ast.UnaryOp():
-                e.operand = change(e.operand)
-            case ast.Starred():
-                e.value = change(e.value)
+        def each(x: Any) -> Any:
+            if isinstance(x, ast.Starred | ast.keyword):
+                x.value = change(x.value)
+                return x
+            return change(x) if isinstance(x, ast.expr) else x
+
+        for name, part in ast.iter_fields(e):
+            if isinstance(part, list):
+                setattr(e, name, [each(x) for x in part])
+            elif name != "func":
+                setattr(e, name, each(part))
+            elif not arguments_alone and isinstance(part, ast.Attribute) and self.static(part) is NotFound:
+                part.value = change(part.value)
         return e
 
     def _hoisted(self, e: Any, out: list[Any]) -> Any:

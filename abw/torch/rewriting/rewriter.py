@@ -12,9 +12,8 @@ import torch
 from abw.core.base.errors import AbwError
 from abw.torch.recording.cells import Cells
 from abw.torch.recording.regions import Region
-from abw.torch.rewriting.forms import Marks
+from abw.torch.rewriting.forms import Marks, Piece
 from abw.torch.rewriting.outline import Outliner
-from abw.torch.rewriting.pieces import Piece
 from abw.torch.rewriting.shadows import (
     Recurrent,
     Shadow,

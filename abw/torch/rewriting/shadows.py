@@ -313,7 +313,7 @@ class TorchSpace:
             )
         return self.tensor(data, dtype=dtype)
 
-    def zeros(self, *shape: Any, dtype: Any = None, size: Any = None, **kw: Any) -> Any:
+    def zeros(self, *shape: Any, dtype: Any = None, size: Any = None, device: Any = None, **kw: Any) -> Any:
         """`torch.zeros`."""
         if not kw and dtype is None and shape in self._zeros:
             cls, ref = self._zeros[shape]
@@ -334,9 +334,7 @@ class TorchSpace:
             if isinstance(found, Value) and shape and type(shape[0]) is int:
                 self._zeros[shape] = type(found), found.ref
             return found
-        if any(s is K for s in sizes):
-            operator_index(sizes)
-        return torch.zeros(sizes, dtype=dtype, **{k: v for k, v in kw.items() if k != "device"})
+        return torch.zeros(tuple(map(operator.index, sizes)), dtype=dtype, **kw)
 
     def empty(self, *shape: Any, **kw: Any) -> Any:
         """`torch.empty`."""
@@ -376,7 +374,7 @@ class TracedSpace(TorchSpace):
         if dtype not in (None, torch.float32) or kw.get("out") is not None or kw.get("requires_grad"):
             raise CannotTrace("zeros of another type than float32")
         if any(type(s) is not int for s in sizes):
-            operator_index(sizes)
+            tuple(map(operator.index, sizes))  # raises what a size of unknown length raises
             raise CannotTrace("zeros of a size that is not known")
         if sum(s != 1 for s in sizes) > 1:  # a matrix, whose rows may be written later
             return Traced(self._trace(), Number(0.0), sizes)
@@ -393,12 +391,6 @@ class TracedSpace(TorchSpace):
 
 def _listed(tensors: Any) -> Any:
     return list(tensors) if isinstance(tensors, Stack) else tensors
-
-
-def operator_index(sizes: Any) -> None:
-    """Raise what a size of unknown length raises."""
-    for s in sizes:
-        s.__index__()
 
 
 def all_ints(x: Any) -> bool:

@@ -109,6 +109,12 @@ class TensorLike:
     device, layout, grad_fn = torch.device("cpu"), torch.strided, None
     requires_grad = is_cuda = is_nested = is_sparse = False
     shape_: Any
+    # What a function of PyTorch's does: `dispatcher(function, args, kwargs)`.
+    dispatcher: Any = None
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return cls.dispatcher(func, args, kwargs or {})
 
     @property
     def shape(self) -> Any:

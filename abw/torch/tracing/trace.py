@@ -58,6 +58,13 @@ class Leaf:
     shape: tuple[int, ...]
     what: Any
 
+    @property
+    def slot(self) -> int | None:
+        """Where a list is whose rows these are."""
+        if self.kind != "row" or self.what[0] == "mask":
+            return None
+        return int(self.what[2 if self.what[0] == "table-rows" else 1])
+
 
 class Trace:
     """The operations of a piece of code, and what it is given (`leaves`)."""
@@ -134,9 +141,7 @@ class Trace:
 
     def attend(self, heads: int, query: Traced, keys: Traced, values: Traced) -> Built:
         """Attention over the rows of K, without a factor. Errors: NeedsFixed for several lists."""
-        slots = {
-            leaf.what[2 if leaf.what[0] == "table-rows" else 1] for leaf in self.leaves if leaf.kind == "row"
-        }
+        slots = {leaf.slot for leaf in self.leaves} - {None}
         v, k, q = (self.value(one) for one in (values, keys, query))
         if len(slots) != 1 or not self.attends or any(len(one.shape) != 1 for one in (v, k, q)):
             raise NeedsFixed("attention over several lists")
@@ -167,10 +172,6 @@ class Traced(TensorLike):
         # kernels read as much memory as the shape says
         if not isinstance(v, Number) and math.prod(v.shape) != numel(self.shape_):
             raise CannotTrace(f"a tensor of shape {list(shape)} made of {math.prod(v.shape)} numbers")
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        return dispatch(func, args, kwargs or {})
 
     # what PyTorch's own functions ask with isinstance
     __class__ = property(lambda self: torch.Tensor)
@@ -413,10 +414,6 @@ class Indices(TensorLike):
     def __init__(self, index: Index, shape: Sequence[Any]) -> None:
         self.index, self.shape_ = index, tuple(shape)
 
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        return dispatch(func, args, kwargs or {})
-
     @property
     def shape(self) -> Any:
         return self.shape_
@@ -472,3 +469,7 @@ def traced(trace: Trace, x: Any) -> Traced:
             raise CannotTrace(f"the number {x}")
         return Traced(trace, Number(float(x)), ())
     raise CannotTrace(f"{type(x).__name__} in an operation on tensors")
+
+
+for _cls in (Traced, Indices):
+    _cls.dispatcher = staticmethod(dispatch)
