@@ -17,7 +17,7 @@ from pathlib import Path
 # The most lines and tokens of a room: a folder, or one in `core/`. Whoever raises one says why.
 BUDGETS = {
     # room: lines, tokens
-    "abw": (7_515, 66_100),  # with more of PyTorch: attention, batches of matrices, orders, in-place writes
+    "abw": (7_455, 65_400),  # with more of PyTorch: attention, batches of matrices, orders, in-place writes
     "bench": (6_225, 51_650),
     "cli": (4_780, 32_400),
     "core": (620, 4_400),

@@ -15,6 +15,7 @@ from abw.core.program.running.results import PLAIN
 from abw.core.program.running.runner import BatchRunner
 from abw.torch.recording.decisions import Comparison, Pair
 from abw.torch.recording.standins import Concat, Ints, Stack
+from abw.torch.tracing.symbols import sized
 
 
 class Place:
@@ -37,7 +38,7 @@ class Place:
         """The shape with the dimension of the values first."""
         if not self.k:
             return tuple(self.shape)
-        return (len(self.handles), *[s for i, s in enumerate(self.shape) if i != self.k])
+        return (len(self.handles), *sized(self.shape, self.k))
 
     def made(self) -> torch.Tensor:
         """Return the tensor in its shape, and release it, since it may hold the place itself."""

@@ -51,9 +51,9 @@ def torch_models(data: DataDir, hidden: HiddenSizes = [64], batch: Batch = 64, r
 
 def tensors(torch: Any, x: Any) -> list[Any]:  # noqa: ANN401
     """All tensors of floats in nested lists."""
-    if isinstance(x, torch.Tensor):
-        return [x] if x.dtype.is_floating_point else []
-    return [t for y in x for t in tensors(torch, y)] if isinstance(x, list | tuple) else []
+    from abw.torch.verify import tensors_of
+
+    return [t for t in tensors_of(x) if t.dtype.is_floating_point]
 
 
 def loss_of(torch: Any, outputs: Any) -> Any:  # noqa: ANN401

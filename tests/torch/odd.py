@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -404,95 +406,7 @@ class WritesGlobal(Base):
 COUNT = 0
 
 
-MODELS = {
-    "losses": Losses,
-    "helper": Helper,
-    "masks": Masks,
-    "lengths": Lengths,
-    "beam": Beam,
-    "written_given": WrittenGiven,
-    "writes_global": WritesGlobal,
-    "alias": Alias,
-    "relu_in_place": ReluInPlace,
-    "detached_decision": DetachedDecision,
-    "buffers": Buffers,
-    "made_inside": MadeInside,
-    "floats": Floats,
-    "whole_sentence": WholeSentence,
-    "self_attention": SelfAttention,
-    "rows_written": RowsWritten,
-    "memo": Memo,
-    "nonlocal_": Nonlocal,
-    "comparisons": Comparisons,
-    "mask_and_max": MaskAndMax,
-    "numbers_of_values": NumbersOfValues,
-    "indices": Indices,
-    "three_dimensions": ThreeDimensions,
-    "products": Products,
-    "functions": Functions,
-    "generator": Generator,
-    "while_": While,
-    "shapes": Shapes,
-    "expanded": Expanded,
-    "masked": Masked,
-    "drawn_inside": DrawnInside,
-    "factor": Factor,
-    "tried": Tried,
-    "written_view": WrittenView,
-    "written_part": WrittenPart,
-    "no_grad_inside": NoGradInside,
-    "detached": Detached,
-    "convolution": Convolution,
-    "carries": Carries,
-    "cumsum": Cumsum,
-    "sorted_": Sorted,
-    "left": Left,
-    "close": Close,
-    "flags_kept": FlagsKept,
-    "gathered": Gathered,
-    "orders": Orders,
-    "out_of_range": OutOfRange,
-    "raises": Raises,
-    "wrong_shape": WrongShape,
-}
-TAKEN = [
-    "losses",
-    "helper",
-    "masks",
-    "lengths",
-    "beam",
-    "alias",
-    "relu_in_place",
-    "detached_decision",
-    "buffers",
-    "made_inside",
-    "floats",
-    "whole_sentence",
-    "self_attention",
-    "rows_written",
-    "memo",
-    "nonlocal_",
-    "comparisons",
-    "mask_and_max",
-    "numbers_of_values",
-    "indices",
-    "three_dimensions",
-    "products",
-    "functions",
-    "generator",
-    "while_",
-    "shapes",
-    "expanded",
-    "masked",
-    "drawn_inside",
-    "factor",
-    "tried",
-    "cumsum",
-    "sorted_",
-    "gathered",
-    "flags_kept",
-    "orders",
-]
+MODELS = {re.sub("(?<!^)([A-Z])", r"_\1", one.__name__).lower(): one for one in Base.__subclasses__()}
 NOT_TRAINED = ("masks", "alias", "relu_in_place", "mask_and_max", "factor")
 REFUSED = {
     "writes_global": "assigns a global variable",
@@ -502,3 +416,6 @@ REFUSED = {
     "detached": "a detached tensor is computed with",
     "convolution": "conv2d",
 }
+# What is written by the instance, left to PyTorch, carries state on, decides nearly evenly, or raises errors.
+OTHERS = ("written_given", "left", "carries", "close", "out_of_range", "raises", "wrong_shape")
+TAKEN = [name for name in MODELS if name not in {*REFUSED, *OTHERS}]

@@ -10,20 +10,16 @@ from torch import nn
 from torch.autograd import Variable
 from torch.nn import functional as F  # noqa: N812
 
+from abw.bench.pytorch.single import Node, SentenceEncoder
+from tests.torch.odd import RowsWritten
+
 H = 8
 rng = random.Random(0)
 
 
-class T:
-    def __init__(self, word, children=()):
-        self.word, self.children, self.state = (word, list(children), None)
-
-    def is_leaf(self):
-        return not self.children
-
-
 def tree(depth=4):
-    return T(rng.randrange(50), [tree(depth - 1) for _ in range(rng.choice((0, 1, 2, 2, 3)) if depth else 0)])
+    children = rng.choice((0, 1, 2, 2, 3)) if depth else 0
+    return Node(rng.randrange(50), [tree(depth - 1) for _ in range(children)])
 
 
 def binary(n):
@@ -274,13 +270,8 @@ class Decoder(nn.Module):
 
 class StackRNN:
     def __init__(self, cell, initial, dropout, get_output, empty):
-        self.cell, self.dropout, self.s, self.get_output, self.empty = (
-            cell,
-            dropout,
-            [(initial, None)],
-            get_output,
-            empty,
-        )
+        self.cell, self.dropout, self.s = cell, dropout, [(initial, None)]
+        self.get_output, self.empty = get_output, empty
 
     def push(self, expr, extra=None):
         self.dropout(self.s[-1][0][0])
@@ -301,14 +292,11 @@ class Ner(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.words = nn.Embedding(50, H)
-        self.acts = nn.Embedding(3, H)
-        self.drop = nn.Dropout(0.2)
+        self.words, self.acts, self.drop = nn.Embedding(50, H), nn.Embedding(3, H), nn.Dropout(0.2)
         self.b, self.s, self.a = (nn.LSTMCell(H, H), nn.LSTMCell(H, H), nn.LSTMCell(H, H))
         self.l1, self.l2 = (nn.Linear(3 * H, H), nn.Linear(H, 3))
         self.empty = nn.Parameter(torch.randn(1, H))
-        self.h0 = nn.Parameter(torch.randn(1, H))
-        self.c0 = nn.Parameter(torch.randn(1, H))
+        self.h0, self.c0 = nn.Parameter(torch.randn(1, H)), nn.Parameter(torch.randn(1, H))
 
     def forward(self, sentence):
         first = (self.h0, self.c0)
@@ -322,9 +310,8 @@ class Ner(nn.Module):
         done, logs = ([], [])
         while len(buffer) or len(stack):
             valid = ([0] if len(buffer) else []) + ([1, 2] if len(stack) else [])
-            hidden = torch.tanh(
-                self.l1(self.drop(torch.cat([buffer.embedding(), stack.embedding(), acts.embedding()], 1)))
-            )
+            state = torch.cat([buffer.embedding(), stack.embedding(), acts.embedding()], 1)
+            hidden = torch.tanh(self.l1(self.drop(state)))
             logits = self.l2(hidden)[0][torch.LongTensor(valid)]
             logs.append(F.log_softmax(logits, dim=0))
             action = valid[torch.max(logs[-1], 0)[1].item()]
@@ -429,46 +416,14 @@ class Recursor(nn.Module):
         return self.encode(t)
 
 
-class SelfAttention(nn.Module):
-    """nn.TransformerEncoderLayer over a sentence of any length."""
-
-    def __init__(self):
-        super().__init__()
-        self.e = nn.Embedding(50, H)
-        self.l = nn.TransformerEncoderLayer(H, 2, 2 * H, 0.0, batch_first=True)
-        self.o = nn.Linear(H, 3)
-
-    def forward(self, words):
-        return self.o(self.l(self.e(torch.tensor(words)).unsqueeze(0)).mean(1))
-
-
-class InPlace(nn.Module):
-    """Rows of a matrix written one after the other."""
-
-    def __init__(self):
-        super().__init__()
-        self.e = nn.Embedding(50, H)
-        self.l = nn.Linear(H, H)
-
-    def forward(self, words):
-        out = torch.zeros(len(words), H)
-        for i, w in enumerate(words):
-            out[i] = torch.tanh(self.l(self.e(torch.tensor(w))))
-        return out.sum(0)
-
-
 def sentences(n=6):
     return [[rng.randrange(50) for _ in range(rng.randrange(3, 12))] for _ in range(n)]
 
 
 def program(d=2):
-    return (
-        ("find", rng.randrange(50))
-        if d == 0 or rng.random() < 0.3
-        else ("not", program(d - 1))
-        if rng.random() < 0.3
-        else ("and", program(d - 1), program(d - 1))
-    )
+    if d == 0 or rng.random() < 0.3:
+        return ("find", rng.randrange(50))
+    return ("not", program(d - 1)) if rng.random() < 0.3 else ("and", program(d - 1), program(d - 1))
 
 
 CASES: dict[str, Any] = {
@@ -480,10 +435,7 @@ CASES: dict[str, Any] = {
     "tree convolution": (TreeConv, lambda: [binary(rng.randrange(2, 12)) for _ in range(6)]),
     "tree decoder, attention": (Decoder, sentences),
     "transition tagger": (Ner, sentences),
-    "module network": (
-        Modules,
-        lambda: [(torch.randn(rng.randrange(2, 7), 8), program()) for _ in range(6)],
-    ),
+    "module network": (Modules, lambda: [(torch.randn(rng.randrange(2, 7), 8), program()) for _ in range(6)]),
     "code2vec": (
         Code2vec,
         lambda: [
@@ -492,6 +444,6 @@ CASES: dict[str, Any] = {
     ),
     "halting": (Halting, lambda: [torch.randn(8) for _ in range(6)]),
     "RNTN (3-way tensor)": (Recursor, lambda: [binary(rng.randrange(2, 10)) for _ in range(6)]),
-    "encoder layer": (SelfAttention, sentences),
-    "rows written in place": (InPlace, sentences),
+    "encoder layer": (lambda: SentenceEncoder(50, H, 3), sentences),
+    "rows written in place": (RowsWritten, lambda: [[w % 30 for w in s] for s in sentences()]),
 }

@@ -15,7 +15,7 @@ import torch
 from abw.core.program.recording.values import Value
 from abw.torch.recording.decisions import Comparison, Pair
 from abw.torch.recording.standins import Concat, Ints, Stack
-from abw.torch.tracing.symbols import CannotTrace, Index, K, numel
+from abw.torch.tracing.symbols import CannotTrace, Index, K, numel, sized
 from abw.torch.tracing.trace import MEANINGS, Indices, Trace, Traced, TracedList
 
 CONSTANTS = (bool, str, float, torch.dtype, torch.device, slice, type(Ellipsis), torch.Size)
@@ -130,7 +130,7 @@ class Kinds:
         if isinstance(x, Ints):
             one, at = len(x.items) == 1, _wide(x.shape_)
             flat.append(x.items[0] if one else x.items)
-            shape = x.shape_ if one else _with(x.shape_, at, K)
+            shape = x.shape_ if one else sized(x.shape_, at, K)
             return ("index", one, shape), Indices(Index(trace, path, slot, rows=not one), shape)
         if cls is tuple or cls is list:
             if path not in self.fixed and self.alike(x):
@@ -170,12 +170,12 @@ class Kinds:
             if trace is None:
                 return key, None
             given = [trace.input(tuple(c.shape), ("value", slot + i, c)) for i, c in enumerate(classes)]
-            parts = [MEANINGS["view"](part, _with(x.shape_, x.k, 1)) for part in given]
+            parts = [MEANINGS["view"](part, sized(x.shape_, x.k, 1)) for part in given]
             return key, MEANINGS["cat"](parts, x.k)
         if not self.alike(x.rows):
             x.rows = [self.cells.as_class(row, classes[0]) for row in x.rows]
         flat.append(x.rows)
-        shape = _with(x.shape_, x.k, K)
+        shape = sized(x.shape_, x.k, K)
         symbol = trace and trace.input(shape, ("rows", slot, classes[0]), row=True)
         return ("K", x.k, shape, classes[0]), symbol
 
@@ -218,8 +218,8 @@ class Kinds:
         if wide and path not in self.fixed:
             at = _wide(shape)
             flat.append(self.cells.given_rows(x, at))
-            key: Any = ("tensors", at, _with(shape, at, K), boolean)
-            symbol = given(_with(shape, at, K), ("tensors", slot, _dropped(shape, at)), row=True)
+            key: Any = ("tensors", at, sized(shape, at, K), boolean)
+            symbol = given(sized(shape, at, K), ("tensors", slot, sized(shape, at)), row=True)
         else:
             flat.append(x.reshape(-1) if wide else x)
             key = ("tensor", shape, boolean)
@@ -236,15 +236,6 @@ def _nothing(*_: Any, **__: Any) -> Any:
 def _wide(shape: Any) -> int:
     """The first dimension that is not 1."""
     return next((i for i, s in enumerate(shape) if s != 1), 0)
-
-
-def _with(shape: Any, k: int, size: Any) -> tuple[Any, ...]:
-    """A shape with another size at k."""
-    return tuple(size if i == k else s for i, s in enumerate(shape))
-
-
-def _dropped(shape: Any, k: int) -> tuple[int, ...]:
-    return tuple(s for i, s in enumerate(shape) if i != k)
 
 
 def has_values(x: Any) -> bool:

@@ -17,7 +17,7 @@ from abw.core.program.recording.values import BITS, Value
 from abw.torch.recording.decisions import Comparison
 from abw.torch.recording.library import CellLibrary, TableRows, version_of
 from abw.torch.recording.standins import RECORDING, Concat, Stack, plain
-from abw.torch.tracing.symbols import CannotTrace, core
+from abw.torch.tracing.symbols import CannotTrace, core, sized
 from abw.torch.tracing.trace import VIEWING, Indices, Traced
 
 # Operations that take no cell, by their names: (cells, *arguments), or NotImplemented.
@@ -91,7 +91,7 @@ class Cells(CellLibrary):
         if len(wide) <= 1:
             return self.zero(shape)
         k = wide[0]
-        rest = [s for i, s in enumerate(shape) if i != k]
+        rest = list(sized(shape, k))
         return Stack(self, [self.zero(rest) for _ in range(shape[k])], tuple(shape), k)
 
     def parameter(self, p: torch.Tensor) -> Any:

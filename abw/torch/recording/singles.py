@@ -15,7 +15,7 @@ from abw.torch.recording.decisions import Pair, weigh
 from abw.torch.recording.regions import Region
 from abw.torch.recording.standins import Concat, Ints, Stack, StandIn, as_stand_in, plain, real
 from abw.torch.tracing.operations import elementwise
-from abw.torch.tracing.symbols import COMPARISONS, sizes_of
+from abw.torch.tracing.symbols import COMPARISONS, sized, sizes_of
 from abw.torch.tracing.trace import DECIDING, MEANINGS, means
 
 # So many elements of vectors of one size are cut out by a cell each.
@@ -96,9 +96,9 @@ def _cat(cells: Cells, tensors: Any, dim: int = 0, axis: int | None = None) -> A
     rank = len(tensors[0].shape)
     d = (dim if axis is None else axis) % rank
     rows: list[Any] = []
-    rest = _dropped(tensors[0].shape, d)
+    rest = sized(tensors[0].shape, d)
     for t in tensors:
-        if len(t.shape) != rank or _dropped(t.shape, d) != rest:
+        if len(t.shape) != rank or sized(t.shape, d) != rest:
             return NotImplemented
         if isinstance(t, Stack) and t.k == d:
             rows += t.rows
@@ -112,10 +112,6 @@ def _cat(cells: Cells, tensors: Any, dim: int = 0, axis: int | None = None) -> A
         return NotImplemented  # numbers side by side: a vector
     cells.share(rows)  # these are no copies
     return Stack(cells, rows, (*rest[:d], len(rows), *rest[d:]), d)
-
-
-def _dropped(shape: Any, d: int) -> tuple[int, ...]:
-    return tuple(s for i, s in enumerate(shape) if i != d)
 
 
 def _element(cells: Cells, x: Any, key: Any) -> Any:

@@ -11,7 +11,15 @@ import numpy as np
 import torch
 
 from abw.core.program.recording.values import Value
-from abw.torch.tracing.symbols import ARITHMETIC, COMPARISONS, CannotTrace, TensorLike, operators, sizes_of
+from abw.torch.tracing.symbols import (
+    ARITHMETIC,
+    COMPARISONS,
+    CannotTrace,
+    TensorLike,
+    operators,
+    sized,
+    sizes_of,
+)
 from abw.torch.tracing.trace import DECIDING, MEANINGS, base_name
 
 # The cells of the models that are being recorded, the innermost last.
@@ -98,20 +106,20 @@ class Stack(StandIn):
     def real(self) -> torch.Tensor:
         """The numbers: waits for them."""
         rows = [real(row).reshape(-1) for row in self.rows]
-        shape = [len(rows), *[s for i, s in enumerate(self.shape_) if i != self.k]]
+        shape = [len(rows), *sized(self.shape_, self.k)]
         return torch.stack(rows).view(shape).movedim(0, self.k)
 
     def _row(self, i: int) -> Any:
         """Row i, without dimension k."""
         cls = self._class
         if cls is None:
-            cls = self._class = self.cells.value_class(self.shape_[: self.k] + self.shape_[self.k + 1 :])
+            cls = self._class = self.cells.value_class(sized(self.shape_, self.k))
         row = self.rows[i]
         return row if row.__class__ is cls else self.cells.view_as(row, cls)
 
     def _part(self, key: slice) -> Stack | None:
         rows = self.rows[key]
-        shape = (*self.shape_[: self.k], len(rows), *self.shape_[self.k + 1 :])
+        shape = sized(self.shape_, self.k, len(rows))
         return Stack(self.cells, rows, shape, self.k) if rows else None
 
     def __iter__(self) -> Iterator[Any]:

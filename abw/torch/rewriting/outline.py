@@ -122,7 +122,7 @@ class Outliner(Forms):
         return False
 
     def _mapped(self, e: Any, change: Callable[[Any], Any], arguments_alone: bool = False) -> Any:
-        """An expression with its parts changed; of a call also what its method is of, unless that is known."""
+        """An expression with its parts changed; of a call also what its method is of, unless known."""
 
         def each(x: Any) -> Any:
             if isinstance(x, ast.Starred | ast.keyword):

@@ -22,7 +22,7 @@ from abw.torch.tracing.shaping import (
     unsqueeze,
     view,
 )
-from abw.torch.tracing.symbols import CannotTrace, DependsOnData, K, NeedsFixed, axis, core, dims_of
+from abw.torch.tracing.symbols import CannotTrace, DependsOnData, K, NeedsFixed, axis, core, dims_of, sized
 from abw.torch.tracing.trace import Scores, Traced, means, trace_of, traced
 
 
@@ -32,7 +32,7 @@ def _along(x: Traced, d: int, apply: Any, keep: bool) -> Traced:
     `keep`: whether it keeps its size there.
     """
     trace, n = x.trace, x.shape_[d]
-    shape = x.shape_ if keep else (*x.shape_[:d], 1, *x.shape_[d + 1 :])
+    shape = x.shape_ if keep else sized(x.shape_, d, 1)
     before, behind = around(x.shape_, d)
     if before > 1 and behind > 1:
         return rotated(_along(rotated(x, d), 0, apply, keep), len(x.shape_) - d)
@@ -50,7 +50,7 @@ def _reduced(x: Traced, how: str, dim: int) -> Traced:
     """`how` ("sum", "max", of K also "mean") along one logical dimension, which stays as 1."""
     trace, d = x.trace, axis(dim, len(x.shape_))
     if x.shape_[d] is K:
-        return Traced(trace, trace.reduce(how, x), (*x.shape_[:d], 1, *x.shape_[d + 1 :]))
+        return Traced(trace, trace.reduce(how, x), sized(x.shape_, d, 1))
     if x.shape_[d] == 1:
         return Traced(trace, x.v, x.shape_)
     return _along(x, d, lambda v, *at: trace.apply(how, v, *at), False)
@@ -202,7 +202,7 @@ def _cumsum(x, dim, dtype=None):
     d = axis(dim, len(x.shape_))
     n, step = fixed(x, d, "cumsum") if x.shape_ else 1, 1
     while step < n:
-        zeros = Traced(x.trace, Number(0.0), (*x.shape_[:d], step, *x.shape_[d + 1 :]))
+        zeros = Traced(x.trace, Number(0.0), sized(x.shape_, d, step))
         x, step = x + cat([zeros, narrow(x, d, 0, n - step)], d), 2 * step
     return x
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from abw.core.spec.cells.builder import Number
-from abw.torch.tracing.symbols import CannotTrace, K, NeedsFixed, axis, core, dims_of, numel, sizes_of
+from abw.torch.tracing.symbols import CannotTrace, K, NeedsFixed, axis, core, dims_of, numel, sized, sizes_of
 from abw.torch.tracing.trace import Indices, Traced, TracedList, means, trace_of, traced, views
 
 # A product of more pairs of matrices, or so many slices of a tensor, is no cell.
@@ -93,7 +93,7 @@ def unsqueeze(x, dim):
 def dropped(x: Traced, dim: int) -> Traced:
     """Without a dimension of size 1."""
     d = axis(dim, len(x.shape_))
-    return Traced(x.trace, x.v, (*x.shape_[:d], *x.shape_[d + 1 :]))
+    return Traced(x.trace, x.v, sized(x.shape_, d))
 
 
 @views("permute")
@@ -179,7 +179,7 @@ def narrow(x, dim, start, length):
     whole = fixed(x, d, "a part")
     if not 0 <= start <= start + length <= whole:
         raise CannotTrace(f"elements {start} to {start + length} of {whole}")
-    shape = (*x.shape_[:d], length, *x.shape_[d + 1 :])
+    shape = sized(x.shape_, d, length)
     if length == whole or isinstance(x.v, Number):
         return Traced(x.trace, x.v, shape)
     trace, (before, behind) = x.trace, around(x.shape_, d)

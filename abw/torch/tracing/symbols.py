@@ -78,6 +78,11 @@ def sizes_of(args: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(args)
 
 
+def sized(shape: Sequence[Any], d: int, *sizes: Any) -> tuple[Any, ...]:
+    """A shape with these sizes in the place of dimension d."""
+    return (*shape[:d], *sizes, *shape[d + 1 :])
+
+
 def dims_of(dim: Any, rank: int) -> list[int]:
     """The dimensions that `dim` names: all where it is None or empty. Errors: CannotTrace."""
     if dim is None or dim in ((), []):

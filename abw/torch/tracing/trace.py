@@ -34,6 +34,7 @@ from abw.torch.tracing.symbols import (
     dims_of,
     numel,
     operators,
+    sized,
     sizes_of,
 )
 
@@ -251,7 +252,7 @@ class TracedList:
         d = dim % len(shape)
         if shape[d] != 1:
             raise NeedsFixed("cat of a list along a dimension that is not 1")
-        return Traced(self.element.trace, self.element.v, (*shape[:d], K, *shape[d + 1 :]))
+        return Traced(self.element.trace, self.element.v, sized(shape, d, K))
 
     def _fixed(self, *_: object) -> Any:
         raise NeedsFixed("a list is gone through element by element")
