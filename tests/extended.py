@@ -11,7 +11,7 @@ from abw.core.exec.cpu.llvm.functions import OWN
 from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.interface import Executor
 from abw.core.exec.registry import get_executor
-from abw.core.spec.keys.document import model_schema
+from abw.core.spec.keys.model import model_schema
 from abw.core.tools.reference import reference
 from tests.core.exec.corners import EDGES, functions
 from tests.core.exec.cuda.simulated import SimulatedDevice

@@ -58,6 +58,6 @@ def schema(output: options.Output) -> None:
     An editor with a YAML language server completes and checks a spec that begins with the line
     `# yaml-language-server: $schema=abw.schema.json`.
     """
-    from abw.core.spec.keys.document import model_schema
+    from abw.core.spec.keys.model import model_schema
 
     output.give(model_schema(), print_json)

@@ -12,7 +12,7 @@ import abw
 from abw.core.base.errors import AbwError
 from abw.core.base.files import file_digest, file_hash
 from abw.core.data.feed import STDIN, Section
-from abw.core.data.sections.index import Index, index_of
+from abw.core.data.shards import Index, index_of
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, LayoutName
 from abw.core.policy.registry import CHOSEN

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from abw.core.base.errors import AbwError
 from abw.core.run.workload import open_model
-from abw.core.spec.keys.document import model_schema
+from abw.core.spec.keys.model import model_schema
 from abw.core.spec.load import Overrides
 from abw.core.spec.shipped import FOLDER
 

@@ -17,7 +17,7 @@ from abw.core.policy.registry import SUMMARIES as POLICIES
 from abw.core.run.learning import SUMMARIES as ENCODINGS
 from abw.core.run.options import PRESETS
 from abw.core.spec.cells import equations
-from abw.core.spec.keys.document import model_schema
+from abw.core.spec.keys.model import model_schema
 from abw.core.spec.models import sources, weights
 from abw.core.spec.models.growing import clauses
 

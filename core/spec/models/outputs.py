@@ -13,7 +13,7 @@ from abw.core.ir.model import FORMS, VERTEX, Answer, Form
 from abw.core.ir.schema import Schema
 from abw.core.spec.keys.model import ANSWER
 from abw.core.spec.models.drafts import named
-from abw.core.spec.models.growing.section import decision_output, not_a_type
+from abw.core.spec.models.growing.decisions import decision_output, not_a_type
 from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.sources import parse_reference
 from abw.core.spec.models.tables import read_vocabulary

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abw.core.base.errors import DataError
+from abw.core.data import shards as indices
+from abw.core.data import shards as module
 from abw.core.data.feed import Feed, Section, open_feed
 from abw.core.data.read import chunks
 from abw.core.data.readers.jsonl import schema_of_json
-from abw.core.data.sections import begins as module
-from abw.core.data.sections import index as indices
-from abw.core.data.sections.index import index_of, made
+from abw.core.data.shards import index_of, made
 from tests.core.data.test_skip_bad import SPECS, entries, written
 
 FORMATS = (*SPECS, "words")

@@ -15,7 +15,7 @@ from abw.core.graph.dag import Dag
 from abw.core.ir.model import Model
 from abw.core.policy.registry import get_policy
 from abw.core.run.workload import open_model, open_networks, open_workload, read_instances
-from abw.core.spec.keys.document import model_schema
+from abw.core.spec.keys.model import model_schema
 from abw.core.spec.load import Overrides, load_cell
 from tests.core.spec.writing import LATTICE, LSTM, edited
 

@@ -9,7 +9,7 @@ from abw.core.policy.learned.states import ENCODINGS
 from abw.core.policy.registry import POLICIES
 from abw.core.policy.registry import SUMMARIES as POLICY_SUMMARIES
 from abw.core.run.learning import SUMMARIES as ENCODING_SUMMARIES
-from abw.core.spec.keys.document import model_schema
+from abw.core.spec.keys.model import model_schema
 from abw.core.tools.reference import reference
 
 

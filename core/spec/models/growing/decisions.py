@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from abw.core.ir.growth import Decision, GrowingKind
+from abw.core.base.errors import did_you_mean
+from abw.core.ir.growth import Decision, DecisionOutput, GrowingKind, Growth
 from abw.core.spec.keys.model import CHOICE
 from abw.core.spec.models.drafts import TypeDraft, kinds_text
 from abw.core.spec.models.growing.clauses import WrittenChoice, parse_choice
@@ -148,3 +149,31 @@ def _checked_rows(
                     report.add(message, key.where, "a word for each row, or as many scores as words")
                 names = tuple(words.get(row, "") for row in range(count))
     return names
+
+
+def decision_output(name: str, value: Node, growth: Growth) -> DecisionOutput | None:
+    """The decision that an output names as KIND.DECISION; None where it is not one."""
+    if not isinstance(value, Scalar):
+        return None
+    for kind in growth.kinds:
+        for decision in kind.decisions:
+            if value.text.strip() == f"{kind.name}.{decision.name}":
+                return DecisionOutput(name, kind.kinds, decision)
+    return None
+
+
+def not_a_type(output: str, kind: str, name: str, growth: Growth) -> tuple[str, str] | None:
+    """What is wrong with `KIND.NAME` where TYPE.OUTPUT is wanted, and a hint; None for what is no kind.
+
+    `output` is the name of the output that it is written for.
+    """
+    found = next((k for k in growth.kinds if k.name == kind), None)
+    if found is None:
+        return None
+    decisions = [decision.name for decision in found.decisions]
+    if name in decisions:
+        return f"{kind}.{name} is a decision, which comes back as it is", f"{output}: {kind}.{name}"
+    known = (
+        f"its decisions: {', '.join(decisions)}" if decisions else "it decides nothing: name a TYPE.OUTPUT"
+    )
+    return f"'{kind}' is a kind that has no decision '{name}'", did_you_mean(name, decisions) or known

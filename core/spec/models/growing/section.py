@@ -6,26 +6,29 @@ from collections.abc import Iterable
 from collections.abc import Mapping as Names
 from dataclasses import dataclass, field, replace
 
-from abw.core.base.errors import Span, did_you_mean
+from abw.core.base.errors import Span
 from abw.core.ir.growth import (
+    CLAUSE,
+    ORIGIN,
+    PARENT,
     Clause,
     Decision,
-    DecisionOutput,
     GrowingKind,
     GrownLink,
     Growth,
+    Place,
     clause_places,
     extended,
 )
 from abw.core.ir.model import FieldSource, NodeSource, Table, TableSource
 from abw.core.ir.schema import Hop, Schema
-from abw.core.spec.keys.model import CLAUSE, GROWING
+from abw.core.spec.keys.model import CLAUSE as CLAUSE_KEYS
+from abw.core.spec.keys.model import GROWING
 from abw.core.spec.models.derived import reversals
 from abw.core.spec.models.drafts import kinds_text
 from abw.core.spec.models.growing.clauses import parse_each
 from abw.core.spec.models.growing.decisions import decisions_of
 from abw.core.spec.models.growing.never import never
-from abw.core.spec.models.growing.origin import come, with_origin
 from abw.core.spec.models.growing.places import THIS, Scope, Scopes, clause_of
 from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.wiring import Wires
@@ -295,7 +298,7 @@ def _clause(
     scope = Scope(kind.kinds, dict(added), each=each, member=member)
     when = scopes.tests(scope, c) if (c := fields.text(node.get("when"), "when", report)) else ()
     unless = scopes.tests(scope, c) if (c := fields.text(node.get("unless"), "unless", report)) else ()
-    values = Mapping(tuple((k, v) for k, v in node.items if k.text not in CLAUSE.keys), node.where)
+    values = Mapping(tuple((k, v) for k, v in node.items if k.text not in CLAUSE_KEYS.keys), node.where)
     made = come(clause_of(scope, to, values, adds, scopes), to, number)
     clause = replace(made, when=when, unless=unless)
     if name := fields.text(node.get("as"), "as", report):
@@ -383,29 +386,35 @@ def optional_inputs(wires: Wires, found: Sketch, resolver: Resolver) -> None:
             here = found.schema.links[hop.link].reached(here)
 
 
-def decision_output(name: str, value: Node, growth: Growth) -> DecisionOutput | None:
-    """The decision that an output names as KIND.DECISION; None where it is not one."""
-    if not isinstance(value, Scalar):
-        return None
-    for kind in growth.kinds:
-        for decision in kind.decisions:
-            if value.text.strip() == f"{kind.name}.{decision.name}":
-                return DecisionOutput(name, kind.kinds, decision)
-    return None
+def with_origin(
+    kind: GrowingKind, grows: Mapping, given: Schema, grown: set[str], beside: frozenset[str]
+) -> GrowingKind:
+    """A grown kind with those of `ORIGIN` that outputs ask for, where the names are free."""
+    taken = {*kind.links, *kind.fields, *(d.name for d in kind.decisions), *given.fields, *grown}
+    taken |= {name for name, link in given.links.items() if link.many} | {*given.kinds, *given.groups}
+    asked = frozenset() if kind.given else beside.intersection(ORIGIN) - taken
+    links, numbers = dict(kind.links), dict(kind.fields)
+    if PARENT in asked:
+        links[PARENT] = GrownLink(_parents(kind.name, grows, given), True)
+    if CLAUSE in asked:
+        numbers[CLAUSE] = None
+    return replace(kind, links=links, fields=numbers, origin=asked)
 
 
-def not_a_type(output: str, kind: str, name: str, growth: Growth) -> tuple[str, str] | None:
-    """What is wrong with `KIND.NAME` where TYPE.OUTPUT is wanted, and a hint; None for what is no kind.
+def _parents(name: str, grows: Mapping, given: Schema) -> frozenset[str]:
+    """The kinds whose clauses add vertices of a kind; instances, which may begin with one."""
+    found = {"instance"}
+    for key, node in grows.items:
+        then = node.get("then") if isinstance(node, Mapping) else None
+        for clause in then.items if isinstance(then, Sequence) else ():
+            adds = clause.get("add") if isinstance(clause, Mapping) else None
+            if isinstance(adds, Scalar) and adds.text == name:
+                found |= given.members(key.text) or {key.text}
+    return frozenset(found)
 
-    `output` is the name of the output that it is written for.
-    """
-    found = next((k for k in growth.kinds if k.name == kind), None)
-    if found is None:
-        return None
-    decisions = [decision.name for decision in found.decisions]
-    if name in decisions:
-        return f"{kind}.{name} is a decision, which comes back as it is", f"{output}: {kind}.{name}"
-    known = (
-        f"its decisions: {', '.join(decisions)}" if decisions else "it decides nothing: name a TYPE.OUTPUT"
-    )
-    return f"'{kind}' is a kind that has no decision '{name}'", did_you_mean(name, decisions) or known
+
+def come(clause: Clause, to: GrowingKind, number: int) -> Clause:
+    """A clause whose new vertices know where they come from, as far as outputs ask."""
+    links = [(PARENT, Place(()))] if PARENT in to.origin else []
+    numbers = [(CLAUSE, number)] if CLAUSE in to.origin else []
+    return replace(clause, links=(*clause.links, *links), fields=(*clause.fields, *numbers))

@@ -1,1 +1,0 @@
-"""Sections of a data file, for processes that each run one: where instances begin."""
