@@ -7,7 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from abw.core.base.errors import Span
-from abw.core.ir.schema import Comparison, Derived, FieldSchema, Hop, LinkSchema, Schema, reversed_link
+from abw.core.ir.schema import (
+    Comparison,
+    Derived,
+    FieldSchema,
+    Hops,
+    Kinds,
+    LinkSchema,
+    Schema,
+    reversed_link,
+)
 
 How = Literal["argmax", "sample", "best", "over", "chance"]
 
@@ -22,7 +31,7 @@ class Place:
     the member of a list that the clause is done for (`MEMBER`).
     """
 
-    hops: tuple[Hop, ...]
+    hops: Hops
     added: int | None = None
 
     @property
@@ -107,14 +116,14 @@ class Clause:
     links: tuple[tuple[str, Place], ...]
     fields: tuple[tuple[str, Number | int], ...]
     span: Span
-    each: tuple[Hop, ...] = ()
+    each: Hops = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GrownLink:
     """A link of a grown kind: the kinds it leads to, and whether it may lead nowhere (`or none`)."""
 
-    kinds: frozenset[str]
+    kinds: Kinds
     optional: bool
 
 
@@ -129,7 +138,7 @@ class GrowingKind:
     """
 
     name: str
-    kinds: frozenset[str]
+    kinds: Kinds
     given: bool
     links: Mapping[str, GrownLink]
     fields: Mapping[str, int | None]
@@ -151,7 +160,7 @@ class DecisionOutput:
     """A result that is a decision: its name, and which decision of which kinds."""
 
     name: str
-    kinds: frozenset[str]
+    kinds: Kinds
     decision: Decision
 
 
@@ -170,7 +179,7 @@ class Growth:
     closed: frozenset[str] = frozenset()
 
     @property
-    def grown(self) -> frozenset[str]:
+    def grown(self) -> Kinds:
         """The kinds that the data has no vertices of."""
         return frozenset(kind.name for kind in self.kinds if not kind.given)
 
@@ -232,7 +241,7 @@ def extended(schema: Schema, kinds: Iterable[GrowingKind], reversals: Mapping[st
     return replace(schema, kinds=(*schema.kinds, *names), links=links, fields=fields, derived=derived)
 
 
-def _with(before: FieldSchema | None, kinds: frozenset[str], rows: bool) -> FieldSchema:
+def _with(before: FieldSchema | None, kinds: Kinds, rows: bool) -> FieldSchema:
     if before is None:
         return FieldSchema(kinds, doc="grown", rows=rows)
     return replace(before, kinds=before.kinds | kinds, rows=before.rows or rows)

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from abw.core.base.errors import Span
 from abw.core.ir.cell import Cell, Param, Port, Shape
 from abw.core.ir.growth import Growth
-from abw.core.ir.schema import Comparison, Hop, Schema
+from abw.core.ir.schema import Comparison, Hops, Kinds, Schema
 from abw.core.ir.training import Training
 from abw.core.ir.weights import Weights
 
@@ -87,7 +87,7 @@ class NodeSource:
     them has a node on any one vertex.
     """
 
-    hops: tuple[Hop, ...]
+    hops: Hops
     producers: tuple[tuple[int, int], ...]
 
 
@@ -96,7 +96,7 @@ class TableSource:
     """`words[next.word]`: a row of table number `table`, by a field of the vertex that `hops` lead to."""
 
     table: int
-    hops: tuple[Hop, ...]
+    hops: Hops
     field: str
 
 
@@ -104,7 +104,7 @@ class TableSource:
 class FieldSource:
     """`from.position`: a field's number or vector, of the vertex that `hops` lead to."""
 
-    hops: tuple[Hop, ...]
+    hops: Hops
     field: str
 
 
@@ -156,7 +156,7 @@ class NodeType:
 
     name: str
     per: str
-    kinds: frozenset[str]
+    kinds: Kinds
     where: tuple[Where, ...]
     cell: Cell | None
     reduction: Reduction | Attention | None

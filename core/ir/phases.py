@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from abw.core.base.errors import Problem
 from abw.core.ir.growth import Clause, Growth
 from abw.core.ir.model import FieldSource, Input, NodeSource, NodeType, TableSource
-from abw.core.ir.schema import Hop, Schema
+from abw.core.ir.schema import Hop, Kinds, Schema
 
 Origins = frozenset[int]
 # A type at the vertices of an origin: number of the type, number of the origin.
@@ -221,7 +221,7 @@ class _Analysis:
                 if isinstance(source, TableSource) and source.field in decided:
                     yield wanted, source.field
 
-    def _lists(self, kinds: frozenset[str], hops: Sequence[Hop]) -> Iterator[str]:
+    def _lists(self, kinds: Kinds, hops: Sequence[Hop]) -> Iterator[str]:
         """Links on the way that lead to all the grown vertices of a kind."""
         for hop in hops:
             link = self.schema.links[hop.link]

@@ -14,6 +14,8 @@ from typing import Literal
 ARRAYS = Path("arrays")
 
 
+# Kinds of vertices.
+Kinds = frozenset[str]
 Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
 
 
@@ -25,6 +27,9 @@ class Hop:
     index: int | None = None
 
 
+Hops = tuple[Hop, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class LinkSchema:
     """A link: from which kinds, to which, and whether a vertex can have several of it (`many`).
@@ -33,13 +38,13 @@ class LinkSchema:
     character is a character, of a token a token).
     """
 
-    source: frozenset[str]
-    target: frozenset[str]
+    source: Kinds
+    target: Kinds
     many: bool = False
     doc: str = ""
-    by_kind: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    by_kind: Mapping[str, Kinds] = field(default_factory=dict)
 
-    def reached(self, kinds: frozenset[str]) -> frozenset[str]:
+    def reached(self, kinds: Kinds) -> Kinds:
         """The kinds that this link can lead to from some of `kinds`; empty where none of them has it."""
         return frozenset().union(*(self.by_kind.get(kind, self.target) for kind in kinds & self.source))
 
@@ -61,7 +66,7 @@ class FieldSchema:
     table themselves, also where that has a vocabulary.
     """
 
-    kinds: frozenset[str]
+    kinds: Kinds
     text: bool = False
     doc: str = ""
     size: int = 0
@@ -103,12 +108,12 @@ class Schema:
 
     format: str
     kinds: tuple[str, ...]
-    groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    groups: Mapping[str, Kinds] = field(default_factory=dict)
     links: Mapping[str, LinkSchema] = field(default_factory=dict)
     fields: Mapping[str, FieldSchema] = field(default_factory=dict)
     derived: Mapping[str, Derived] = field(default_factory=dict)
 
-    def members(self, name: str) -> frozenset[str]:
+    def members(self, name: str) -> Kinds:
         """The kinds that a kind or group name stands for; empty where there is no such name."""
         if name in self.groups:
             return self.groups[name]
@@ -121,10 +126,10 @@ class Schema:
             return made.of if made.how == "reverse" else None
         return INVERSES.get(name) if self.format != "json" else None
 
-    def links_of(self, kinds: frozenset[str]) -> tuple[str, ...]:
+    def links_of(self, kinds: Kinds) -> tuple[str, ...]:
         """The links that some of these kinds have."""
         return tuple(name for name, link in self.links.items() if link.source & kinds)
 
-    def fields_of(self, kinds: frozenset[str]) -> tuple[str, ...]:
+    def fields_of(self, kinds: Kinds) -> tuple[str, ...]:
         """The fields that some of these kinds have."""
         return tuple(name for name, item in self.fields.items() if item.kinds & kinds)

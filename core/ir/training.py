@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from abw.core.base.errors import Span
 from abw.core.ir.growth import Decision
-from abw.core.ir.schema import Hop
+from abw.core.ir.schema import Hops, Kinds
 
 LossKind = Literal["cross-entropy", "binary", "squared", "log-error", "q-error"]
 LOSSES: tuple[LossKind, ...] = get_args(LossKind)
@@ -56,7 +56,7 @@ class Target:
     """What a vertex should give: `field` of the vertex that `hops` lead to, or its row of table `table`."""
 
     field: str
-    hops: tuple[Hop, ...] = ()
+    hops: Hops = ()
     table: int | None = None
 
 
@@ -65,7 +65,7 @@ class Among:
     """The vertices that count: of some kinds, or those that a link of the instance leads to."""
 
     text: str
-    kinds: frozenset[str] = frozenset()
+    kinds: Kinds = frozenset()
     link: str = ""
 
 

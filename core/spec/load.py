@@ -14,7 +14,7 @@ from abw.core.ir.formats import BESIDE, SCHEMAS
 from abw.core.ir.growth import Growth
 from abw.core.ir.model import DataSpec, FieldSource, Model, NodeType, Table, Vocabulary
 from abw.core.ir.phases import phases_of
-from abw.core.ir.schema import ARRAYS, Schema
+from abw.core.ir.schema import ARRAYS, Kinds, Schema
 from abw.core.ir.training import Training
 from abw.core.spec.cells.files import make, read_cell
 from abw.core.spec.keys.model import DATA, MODEL
@@ -213,7 +213,7 @@ class _Loader:
         known = Outputs(
             {name: number for number, (name, _) in enumerate(outputs)},
             {name: tuple(drafts[t].outputs.values())[o] for name, (t, o) in firsts.items()},
-            {name: frozenset[str]().union(*(drafts[t].kinds for t, _ in pairs)) for name, pairs in outputs}
+            {name: Kinds().union(*(drafts[t].kinds for t, _ in pairs)) for name, pairs in outputs}
             | {d.name: d.kinds for d in scored},
             growth,
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.cell import Cell, Shape
 from abw.core.ir.model import ATTENDED, SIMPLE, Attention, Reduction, Where
-from abw.core.ir.schema import Schema
+from abw.core.ir.schema import Kinds, Schema
 from abw.core.spec.cells.files import CellFile, make, read_cell
 from abw.core.spec.keys.model import ATTEND, OF_CELLS, REDUCTIONS, TYPE
 from abw.core.spec.models.sources import Layer, parse_conditions
@@ -39,7 +39,7 @@ class TypeDraft:
     key: Scalar
     node: Mapping
     per: str
-    kinds: frozenset[str]
+    kinds: Kinds
     where: tuple[Where, ...] = ()
     file: CellFile | None = None
     cell: Cell | None = None
@@ -159,7 +159,7 @@ def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, cells: Cells
         hint = "give a cell file, or a sum, mean, max or attend over a link"
         report.add(f"{what} has no cell", key.where, hint)
     per = fields.text(node.get("per"), f"per of {what}", report)
-    kinds = schema.members(per.text) if per else frozenset[str]()
+    kinds = schema.members(per.text) if per else Kinds()
     if per and not kinds:
         allowed_kinds = (*schema.kinds, *schema.groups)
         report.add(f"unknown kind '{per.text}'", per.where, suggest(per.text, allowed_kinds))
@@ -194,7 +194,7 @@ def _computed_by(node: Mapping) -> list[str]:
     return [name for name in ("cell", *REDUCTIONS) if node.get(name) is not None]
 
 
-def _conditions(text: Scalar, kinds: frozenset[str], schema: Schema, report: Report) -> tuple[Where, ...]:
+def _conditions(text: Scalar, kinds: Kinds, schema: Schema, report: Report) -> tuple[Where, ...]:
     conditions = []
     try:
         for condition in parse_conditions(text.text):
@@ -215,7 +215,7 @@ def _conditions(text: Scalar, kinds: frozenset[str], schema: Schema, report: Rep
     return tuple(conditions)
 
 
-def kinds_text(kinds: frozenset[str]) -> str:
+def kinds_text(kinds: Kinds) -> str:
     """Kinds for messages: leaf or internal; of many the first ones."""
     names = sorted(kinds)
     if len(names) > MOST_NAMED:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from abw.core.ir.cell import Shape
 from abw.core.ir.growth import Decision, Growth
+from abw.core.ir.schema import Kinds
 from abw.core.ir.training import (
     LOSSES,
     METRICS,
@@ -46,7 +47,7 @@ class Outputs:
 
     numbers: Mapping[str, int]
     shapes: Mapping[str, Shape | None]
-    kinds: Mapping[str, frozenset[str]]
+    kinds: Mapping[str, Kinds]
     growth: Growth | None = None
 
     def decision(self, name: str) -> Decision | None:
@@ -153,14 +154,14 @@ class Losses:
             self.report.add(f"there are {shape[0]} classes, and {len(found)} weights", node.where)
         return tuple(weight for weight in found if weight is not None)
 
-    def _target(self, text: Scalar | None, kinds: frozenset[str]) -> Target | None:
+    def _target(self, text: Scalar | None, kinds: Kinds) -> Target | None:
         if text is None:
             return None
         with noting(text, self.report):
             return self._told_by(text.text, kinds)
         return None
 
-    def _told_by(self, text: str, kinds: frozenset[str]) -> Target:
+    def _told_by(self, text: str, kinds: Kinds) -> Target:
         """What a target's text means. Errors: ExpressionError."""
         resolver, (source, *others), table = self.resolver, parse_source(text), None
         if others:
@@ -178,7 +179,7 @@ class Losses:
                 raise step.token.error(f"link '{step.name}' leads to many vertices", hint)
         return Target(source.steps[-1].name, resolver.field(kinds, source), table)
 
-    def _among(self, text: Scalar | None, kinds: frozenset[str]) -> Among | None:
+    def _among(self, text: Scalar | None, kinds: Kinds) -> Among | None:
         """Which of the vertices of some kinds: of a kind or group, or where a link of the instance leads."""
         if text is None:
             return None

@@ -10,7 +10,7 @@ from abw.core.base.errors import did_you_mean
 from abw.core.ir.cell import Shape
 from abw.core.ir.growth import DecisionOutput, Growth
 from abw.core.ir.model import FORMS, VERTEX, Answer, Form
-from abw.core.ir.schema import Schema
+from abw.core.ir.schema import Kinds, Schema
 from abw.core.spec.keys.model import ANSWER
 from abw.core.spec.models.drafts import named
 from abw.core.spec.models.growing.decisions import decision_output, not_a_type
@@ -67,7 +67,7 @@ def read_outputs(
             report.add(f"output '{key.text}' has several shapes: {shown}", key.where)
         users.append((key.text, known))
         if written:
-            kinds = frozenset[str]().union(*(drafts[t].kinds for t, _ in known))
+            kinds = Kinds().union(*(drafts[t].kinds for t, _ in known))
             shape = next(iter(shapes), None)
             answers[key.text] = read_answer(key, written, shape, kinds, resolver, reach)
     return tuple(users), tuple(decisions), answers

@@ -19,7 +19,7 @@ from abw.core.ir.model import (
     Where,
     ZeroSource,
 )
-from abw.core.ir.schema import Hop, Schema
+from abw.core.ir.schema import Hop, Hops, Kinds, Schema
 from abw.core.spec.models.drafts import TypeDraft, kinds_text, named
 from abw.core.spec.models.sources import LinkPath, Lookup, PathStep, parse_source
 from abw.core.spec.text.document import Scalar
@@ -42,7 +42,7 @@ class Resolved:
     at: int
 
 
-def coexist(a: TypeDraft, b: TypeDraft, kinds: frozenset[str]) -> bool:
+def coexist(a: TypeDraft, b: TypeDraft, kinds: Kinds) -> bool:
     """Whether one vertex of these kinds can have nodes of both types."""
     return bool(a.kinds & b.kinds & kinds) and satisfiable((*a.where, *b.where))
 
@@ -158,7 +158,7 @@ class Resolver:
             raise last.token.error(f"'{name}' is a table of words, field '{last.name}' holds numbers", hint)
         return TableSource(number, hops, last.name)
 
-    def field(self, kinds: frozenset[str], path: LinkPath) -> tuple[Hop, ...]:
+    def field(self, kinds: Kinds, path: LinkPath) -> Hops:
         """The hops to a field. Errors: ExpressionError."""
         *steps, last = path.steps
         hops, kinds = self._follow(kinds, steps)
@@ -170,9 +170,7 @@ class Resolver:
             hint = f"'{last.name}' is a link: name a field behind it"
         raise last.token.error(f"{kinds_text(kinds)} has no field '{last.name}'", hint)
 
-    def _follow(
-        self, kinds: frozenset[str], steps: Iterable[PathStep]
-    ) -> tuple[tuple[Hop, ...], frozenset[str]]:
+    def _follow(self, kinds: Kinds, steps: Iterable[PathStep]) -> tuple[Hops, Kinds]:
         """The hops along these links, and the kinds they lead to."""
         hops: list[Hop] = []
         for step in steps:
@@ -237,7 +235,7 @@ class Resolver:
             return found
         raise self._explain(draft.kinds, output, draft)
 
-    def _field(self, hops: tuple[Hop, ...], kinds: frozenset[str], output: PathStep) -> FieldSource | None:
+    def _field(self, hops: Hops, kinds: Kinds, output: PathStep) -> FieldSource | None:
         """A field of these vertices that is no text."""
         if output.name not in self.schema.fields_of(kinds) or self.schema.fields[output.name].text:
             return None
@@ -247,8 +245,8 @@ class Resolver:
         self,
         draft: TypeDraft,
         other: TypeDraft,
-        hops: tuple[Hop, ...],
-        kinds: frozenset[str],
+        hops: Hops,
+        kinds: Kinds,
         output: PathStep,
     ) -> NodeSource | None:
         lives = bool(other.kinds & kinds) and (bool(hops) or coexist(other, draft, kinds))
@@ -257,7 +255,7 @@ class Resolver:
         return NodeSource(hops, ((other.number, tuple(other.outputs).index(output.name)),))
 
     def _any(
-        self, hops: tuple[Hop, ...], kinds: frozenset[str], output: PathStep, drafts: Sequence[TypeDraft]
+        self, hops: Hops, kinds: Kinds, output: PathStep, drafts: Sequence[TypeDraft]
     ) -> NodeSource | None:
         """All types among `drafts` with this output; those that may share a vertex must be told apart."""
         found = [d for d in drafts if output.name in d.outputs]
@@ -268,9 +266,7 @@ class Resolver:
         producers = tuple((d.number, tuple(d.outputs).index(output.name)) for d in found)
         return NodeSource(hops, producers) if found else None
 
-    def _explain_owner(
-        self, owner: PathStep, meant: TypeDraft | None, kinds: frozenset[str]
-    ) -> ExpressionError:
+    def _explain_owner(self, owner: PathStep, meant: TypeDraft | None, kinds: Kinds) -> ExpressionError:
         """What is wrong with a name before an output that is no link, and no type on these kinds."""
         if meant and meant.layers and owner.index is not None:
             hint = f"its layers are {owner.name}-0 to {owner.name}-{meant.layers - 1}"
@@ -281,7 +277,7 @@ class Resolver:
             hint += f'; a link of the instance stands in the data: "links": {{"{owner.name}": 0}}'
         return owner.token.error(f"{kinds_text(kinds)} has no link or type '{owner.name}'", hint)
 
-    def _explain_type(self, other: TypeDraft, kinds: frozenset[str], output: PathStep) -> ExpressionError:
+    def _explain_type(self, other: TypeDraft, kinds: Kinds, output: PathStep) -> ExpressionError:
         """Why a type gives no such output on these kinds."""
         if not other.kinds or (output.name not in other.outputs and not other.whole):
             return ExpressionError()
@@ -296,9 +292,7 @@ class Resolver:
         message = f"no vertex has both this type and '{other.name}'"
         return output.token.error(message, "their conditions exclude each other")
 
-    def _explain(
-        self, kinds: frozenset[str], output: PathStep, own: TypeDraft | None = None
-    ) -> ExpressionError:
+    def _explain(self, kinds: Kinds, output: PathStep, own: TypeDraft | None = None) -> ExpressionError:
         """That no type (but `own`) on these kinds has the output, unless a mistake hides outputs."""
         here = [d for d in self.drafts if d.kinds & kinds and d is not own]
         if not kinds or not all(d.whole for d in here) or not all(d.kinds for d in self.drafts):

@@ -18,6 +18,7 @@ from abw.core.ir.model import (
     ParamSource,
     TableSource,
 )
+from abw.core.ir.schema import Kinds
 from abw.core.spec.models.drafts import ATTEND_KEY, ATTEND_OUTPUT, TypeDraft, check_shapes, named
 from abw.core.spec.models.resolve import Conditions, Resolved, Resolver, coexist, same_vertices
 from abw.core.spec.models.sources import parse_reference
@@ -163,7 +164,7 @@ def _shapes(wires: Wires, resolver: Resolver) -> None:
 def _loops(wires: Wires, resolver: Resolver) -> None:
     """Types that wait for each other on one vertex never run."""
     drafts = resolver.drafts
-    for kind in sorted(frozenset[str]().union(*(draft.kinds for draft in drafts))):
+    for kind in sorted(Kinds().union(*(draft.kinds for draft in drafts))):
         feeds: dict[int, set[int]] = {draft.number: set() for draft in drafts if kind in draft.kinds}
         for (number, _), (_, found) in wires.items():
             for item in found:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.growth import MEMBER, Clause, GrowingKind, Number, Place, Test, Tests
 from abw.core.ir.model import Table
-from abw.core.ir.schema import Comparison, Hop, Schema
+from abw.core.ir.schema import Comparison, Hop, Kinds, Schema
 from abw.core.spec.models.drafts import TypeDraft, kinds_text
 from abw.core.spec.models.growing.clauses import WrittenTest, parse_tests, parse_value, whole
 from abw.core.spec.models.sources import LinkPath, PathStep
@@ -29,11 +29,11 @@ class Scope:
     for each of which it is.
     """
 
-    kinds: frozenset[str]
+    kinds: Kinds
     added: Names[str, tuple[int, str]] = field(default_factory=dict)
     early: bool = False
     each: str = ""
-    member: tuple[str, frozenset[str]] | None = None
+    member: tuple[str, Kinds] | None = None
 
     @property
     def names(self) -> frozenset[str]:
@@ -46,7 +46,7 @@ class Found:
     """Where a path leads: a place of some kinds, which may be none (`absent`), or a field there."""
 
     place: Place
-    kinds: frozenset[str]
+    kinds: Kinds
     absent: bool
     field: str | None
 
@@ -125,9 +125,7 @@ class Scopes:
             kinds = self.schema.links[step.name].reached(kinds)
         return Found(Place(tuple(hops), added), kinds, absent, None)
 
-    def _field(
-        self, scope: Scope, place: Place, kinds: frozenset[str], absent: bool, step: PathStep
-    ) -> Found:
+    def _field(self, scope: Scope, place: Place, kinds: Kinds, absent: bool, step: PathStep) -> Found:
         name, known = step.name, self.schema.fields[step.name]
         if known.text or known.size:
             what = "text" if known.text else "floats"
@@ -143,7 +141,7 @@ class Scopes:
             raise step.token.error(message, "read a field that a clause fills")
         return Found(place, kinds, absent, name)
 
-    def _hop(self, kinds: frozenset[str], step: PathStep, last: bool, several: bool) -> Hop:
+    def _hop(self, kinds: Kinds, step: PathStep, last: bool, several: bool) -> Hop:
         links = self.schema.links_of(kinds)
         if step.name not in links:
             names = (*links, *(self.schema.fields_of(kinds) if last else ()))
@@ -166,14 +164,14 @@ class Scopes:
             raise step.token.error(f"link '{step.name}' leads to one vertex at most")
         return Hop(step.name, step.index if link.many else None)
 
-    def _optional(self, kinds: frozenset[str], name: str) -> bool:
+    def _optional(self, kinds: Kinds, name: str) -> bool:
         """Whether a link of vertices of these kinds may lead nowhere."""
         if name == "instance":
             return False
         grown = [self.kinds[k].links.get(name) for k in kinds if k in self.kinds and not self.kinds[k].given]
         return len(grown) < len(kinds) or any(link is None or link.optional for link in grown)
 
-    def _number(self, name: str, kinds: frozenset[str], comparison: Comparison, against: Token) -> int:
+    def _number(self, name: str, kinds: Kinds, comparison: Comparison, against: Token) -> int:
         """A number that a field is compared with; for == and != one that it can be."""
         number = whole(against)
         here = [kind for kind in self.kinds.values() if kind.kinds & kinds]
@@ -196,7 +194,7 @@ class Scopes:
         table = self.table(rows) if rows is not None else None
         return table.rows if table else None
 
-    def _word(self, name: str, kinds: frozenset[str], word: Token) -> int:
+    def _word(self, name: str, kinds: Kinds, word: Token) -> int:
         """The number that a word means as a field's value."""
         here = [kind for kind in self.kinds.values() if kind.kinds & kinds]
         decisions = [d for kind in here for d in kind.decisions if d.name == name and d.allow is not None]
@@ -286,7 +284,7 @@ def _vertex(scope: Scope, to: GrowingKind, name: str, text: str, scopes: Scopes)
     return found.place
 
 
-def _a(kinds: frozenset[str]) -> str:
+def _a(kinds: Kinds) -> str:
     return " or ".join(f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}" for kind in sorted(kinds))
 
 

@@ -21,7 +21,7 @@ from abw.core.ir.growth import (
     extended,
 )
 from abw.core.ir.model import FieldSource, NodeSource, Table, TableSource
-from abw.core.ir.schema import Hop, Schema
+from abw.core.ir.schema import Hops, Kinds, Schema
 from abw.core.spec.keys.model import CLAUSE as CLAUSE_KEYS
 from abw.core.spec.keys.model import GROWING
 from abw.core.spec.models.derived import reversals
@@ -321,7 +321,7 @@ def _note_taken(kind: GrowingKind, name: str, where: Span, added: Iterable[str],
 
 def _each(
     kind: GrowingKind, node: Mapping, adds: Scalar, added: Iterable[str], scopes: Scopes
-) -> tuple[str, tuple[str, frozenset[str]] | None, tuple[Hop, ...]] | None:
+) -> tuple[str, tuple[str, Kinds] | None, Hops] | None:
     """What a clause is done for: the decision for each of whose picks, '' for none; or the name and kinds of
     a list's members, and the list. None where it is written wrongly.
     """
@@ -401,7 +401,7 @@ def with_origin(
     return replace(kind, links=links, fields=numbers, origin=asked)
 
 
-def _parents(name: str, grows: Mapping, given: Schema) -> frozenset[str]:
+def _parents(name: str, grows: Mapping, given: Schema) -> Kinds:
     """The kinds whose clauses add vertices of a kind; instances, which may begin with one."""
     found = {"instance"}
     for key, node in grows.items:
