@@ -15,7 +15,7 @@ import numpy as np
 from abw.core.policy.cost import Cost
 from abw.core.spec.text import document, fields
 from abw.core.spec.text.document import Node
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import note, report, reporting, suggest
 
 DEFAULT = "default"
 KEYS = ("launch", "row", "tile")
@@ -24,45 +24,45 @@ VERSION_KEY, VERSION = "$version", 1
 LEAST, MOST, MOST_TILE = 1e-100, 1e100, 1 << 20
 
 
+@reporting()
 def read_cost(path: Path, types: tuple[str, ...]) -> Cost:
     """The costs of these types. Errors: SpecError, with all that is wrong and where."""
-    report = Report()
-    top = document.read(path, report)
-    given = fields.mapping(top, "a file of costs", report)
+    top = document.read(path)
+    given = fields.mapping(top, "a file of costs")
     named: dict[str, tuple[float, float, int]] = {}
     for key, node in given.items if given else ():
         if key.text == VERSION_KEY:
             if fields.plain_integer(node) != VERSION:
                 message = f"costs of another version: this abw reads version {VERSION}"
-                report.add(message, node.where, "measure them anew: `abw calibrate SPEC -o FILE`")
+                note(message, node.where, "measure them anew: `abw calibrate SPEC -o FILE`")
             continue
         if key.text not in (*types, DEFAULT):
-            report.add(f"the model has no type '{key.text}'", key.where, suggest(key.text, (*types, DEFAULT)))
-        named[key.text] = _entry(node, f"the cost of '{key.text}'", report)
+            note(f"the model has no type '{key.text}'", key.where, suggest(key.text, (*types, DEFAULT)))
+        named[key.text] = _entry(node, f"the cost of '{key.text}'")
     missing = [t for t in types if t not in named]
     if given and missing and DEFAULT not in named:
-        report.add(f"no cost is given for {', '.join(missing)}", given.where, f"name them, or add {DEFAULT}:")
-    report.check()
+        note(f"no cost is given for {', '.join(missing)}", given.where, f"name them, or add {DEFAULT}:")
+    report().check()
     entries = [named.get(t) or named[DEFAULT] for t in types]
     launch, row, tile = zip(*entries, strict=True)
     return Cost(np.array(launch, np.float64), np.array(row, np.float64), np.array(tile, np.int32))
 
 
-def _entry(node: Node, what: str, report: Report) -> tuple[float, float, int]:
-    given = fields.mapping(node, what, report)
+def _entry(node: Node, what: str) -> tuple[float, float, int]:
+    given = fields.mapping(node, what)
     if given is None:
         return 0.0, 0.0, 1
-    fields.keys(given, what, report, optional=KEYS)
+    fields.keys(given, what, optional=KEYS)
     prices = []
     for name in ("launch", "row"):
-        price = fields.number(given.get(name), f"{name} in {what}", report)
+        price = fields.number(given.get(name), f"{name} in {what}")
         if price and not LEAST <= price <= MOST:
             wrong = "below 0" if price < 0 else f"neither 0 nor from {LEAST:g} to {MOST:g}"
-            report.add(f"{name} in {what} is {wrong}", given.where)
+            note(f"{name} in {what} is {wrong}", given.where)
         prices.append(price or 0.0)
-    tile = fields.integer(given.get("tile"), f"tile in {what}", report) or 1
+    tile = fields.integer(given.get("tile"), f"tile in {what}") or 1
     if tile > MOST_TILE:
-        report.add(f"tile in {what} is above {MOST_TILE:,}", given.where)
+        note(f"tile in {what} is above {MOST_TILE:,}", given.where)
     return prices[0], prices[1], tile
 
 

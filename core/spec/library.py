@@ -20,47 +20,45 @@ from abw.core.spec.models.wiring import share
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, read
 from abw.core.spec.text.fields import Reach
-from abw.core.spec.text.report import Report
+from abw.core.spec.text.report import note, report, reporting
 
 OPTIONAL = ("dims", "tables", "params", "cells", "types", "weights", "train")
 
 
+@reporting()
 def load_library(path: Path, overrides: Overrides, taken: Collection[str] = ()) -> Library:
     """A checked library. `taken`: names that its types, tables and parameters cannot have.
 
     Errors: SpecError with all that is wrong in the file and its cells; AbwError for an override that names
     no dim or has an impossible value. Cost: linear in the files.
     """
-    report = Report()
-    top = fields.mapping(read(path, report), "a library", report)
+    top = fields.mapping(read(path), "a library")
     library = None
     if top is not None and top.get("library") is None and top.get("model") is not None:
         hint = "abw.load(…) runs it; a library of cells begins with library: NAME"
-        report.add(f"{path} is a model, not a library", top.where, hint)
+        note(f"{path} is a model, not a library", top.where, hint)
     elif top is not None:
-        library = _library(path, top, overrides, taken, report)
-    return report.checked(library, path, "library")
+        library = _library(path, top, overrides, taken)
+    return report().checked(library, path, "library")
 
 
-def _library(
-    path: Path, top: Mapping, overrides: Overrides, taken: Collection[str], report: Report
-) -> Library | None:
+def _library(path: Path, top: Mapping, overrides: Overrides, taken: Collection[str]) -> Library | None:
     reach = Reach(path.parent, overrides.allow_outside)
-    top = fields.keys(top, "a library", report, ("library",), OPTIONAL)
-    name, found = declared(top, "library", overrides.dims, reach, report)
+    top = fields.keys(top, "a library", ("library",), OPTIONAL)
+    name, found = declared(top, "library", overrides.dims, reach)
     dims, tables = found.cells.dims, found.tables
-    drafts = _drafts(section(top, "types", report), found.cells)
+    drafts = _drafts(section(top, "types"), found.cells)
     for part in ("tables", "params", "types", "cells"):
-        _callable(section(top, part, report), taken, report)
-    if not drafts and not len(report):
-        report.add("a library needs a cell", top.where, "types: {NAME: cells/FILE.yaml}")
-    resolver = Resolver(Schema("", ()), drafts, tables, found.params, report)
+        _callable(section(top, part), taken)
+    if not drafts and not len(report()):
+        note("a library needs a cell", top.where, "types: {NAME: cells/FILE.yaml}")
+    resolver = Resolver(Schema("", ()), drafts, tables, found.params)
     params, numbers = share(resolver)
     owners = owners_of(drafts, (*tables, *found.params), params)
-    weights = read_weights(top, overrides.weights, reach, owners, dims, report)
+    weights = read_weights(top, overrides.weights, reach, owners, dims)
     names = [*(param.name for param in params), *(table.name for table in found.whole)]
-    training = library_training(section(top, "train", report), names, reach, report)
-    if len(report) or name is None:
+    training = library_training(section(top, "train"), names, reach)
+    if len(report()) or name is None:
         return None
     return Library(
         name.text,
@@ -78,15 +76,14 @@ def _library(
 def _drafts(node: Mapping | None, cells: Cells) -> list[TypeDraft]:
     """The types that are written, then a type for each of the library's own cells that none of them names."""
     drafts: list[TypeDraft] = []
-    report = cells.report
-    for key, value in fields.named(node, "types", "a type", report):
+    for key, value in fields.named(node, "types", "a type"):
         written = Mapping((), value.where)
         cell: Node | None = value
         if not isinstance(value, Scalar):
             what = f"type '{key.text}'"
-            if (keys := fields.mapping(value, what, report)) is None:
+            if (keys := fields.mapping(value, what)) is None:
                 continue
-            written = fields.keys(keys, what, report, ("cell",), ("dims", "params"), key.where)
+            written = fields.keys(keys, what, ("cell",), ("dims", "params"), key.where)
             cell = written.get("cell")
         drafts.append(_draft(len(drafts), key, written, cell, cells))
     names = {draft.name for draft in drafts}
@@ -94,7 +91,7 @@ def _drafts(node: Mapping | None, cells: Cells) -> list[TypeDraft]:
         if name not in cells.used:
             if name in names:
                 message = f"cell '{name}' is called as the type '{name}', which has another cell"
-                report.add(message, key.where, "rename one of them")
+                note(message, key.where, "rename one of them")
             drafts.append(_draft(len(drafts), key, Mapping((), key.where), key, cells))
     return drafts
 
@@ -105,13 +102,13 @@ def _draft(number: int, key: Scalar, written: Mapping, cell: Node | None, cells:
     return draft
 
 
-def _callable(node: Mapping | None, taken: Collection[str], report: Report) -> None:
+def _callable(node: Mapping | None, taken: Collection[str]) -> None:
     """Programs write `net.NAME`: what cannot be written so is refused."""
     for key, _ in node.items if node else ():
         if not key.text.isidentifier() or iskeyword(key.text):
-            report.add(f"'{key.text}' cannot be written in Python", key.where, "use letters, digits and '_'")
+            note(f"'{key.text}' cannot be written in Python", key.where, "use letters, digits and '_'")
         elif key.text in taken or key.text.startswith("_"):
-            report.add(f"'{key.text}' is a name that abw has taken", key.where, "use another name")
+            note(f"'{key.text}' is a name that abw has taken", key.where, "use another name")
 
 
 def _type(draft: TypeDraft, params: tuple[int, ...]) -> NodeType:

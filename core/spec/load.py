@@ -32,7 +32,7 @@ from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Scalar, read
 from abw.core.spec.text.fields import Reach
-from abw.core.spec.text.report import Report
+from abw.core.spec.text.report import note, report, reporting
 from abw.core.spec.text.sizes import known_dims, too_large
 
 DEFAULT_SIZE = 64
@@ -72,29 +72,30 @@ class Overrides:
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+@reporting()
 def load_cell(path: Path, dims: Mapping[str, int] | None = None) -> Cell:
     """A cell on its own; every dim is 64 unless `dims` says otherwise.
 
     Errors: SpecError with all that is wrong in the file; AbwError for a dim that the cell does not have.
     """
-    report = Report()
-    file = read_cell(path, report)
+    file = read_cell(path)
     if file is None:
-        return report.checked(None, path, "cell")
+        return report().checked(None, path, "cell")
     names = tuple(scalar.text for scalar in file.dims)
     known_dims(dims or {}, names)
-    cell = make(file, {name: (dims or {}).get(name, DEFAULT_SIZE) for name in names}, report)
-    return report.checked(cell, path, "cell")
+    cell = make(file, {name: (dims or {}).get(name, DEFAULT_SIZE) for name in names})
+    return report().checked(cell, path, "cell")
 
 
+@reporting()
 def is_cell(path: Path) -> bool:
     """Whether a file says that it is a cell. Errors: SpecError where it cannot be read as a spec at all."""
-    report = Report()
-    top = fields.mapping(read(path, report), "a model", report)
-    report.check()
+    top = fields.mapping(read(path), "a model")
+    report().check()
     return top is not None and top.get("cell") is not None and top.get("model") is None
 
 
+@reporting()
 def load_model(
     path: Path, overrides: Overrides | None = None, schema_of: Callable[[Path, str], Schema] | None = None
 ) -> Model:
@@ -103,18 +104,17 @@ def load_model(
     Errors: SpecError with all that is wrong in the file and its cells; AbwError for an override that names
     no dim or has an impossible value. Cost: linear in the files, beside the discovery of a json schema.
     """
-    report = Report()
-    top = fields.mapping(read(path, report), "a model", report)
+    top = fields.mapping(read(path), "a model")
     if top is None:
-        return report.checked(None, path, "model")
+        return report().checked(None, path, "model")
     for key, (what, hint) in _OTHERS.items():
         if top.get(key) is not None and top.get("model") is None:
-            report.add(f"{path} is a {what}, not a model", top.where, hint.format(path))
-            report.check()
-    loader = _Loader(path, top, overrides or Overrides(), schema_of, report)
+            note(f"{path} is a {what}, not a model", top.where, hint.format(path))
+            report().check()
+    loader = _Loader(path, top, overrides or Overrides(), schema_of)
     model = loader.model()
-    too_large(loader.section("dims"), loader.dims, loader.overrides.dims, report)
-    return report.checked(model, path, "model")
+    too_large(loader.section("dims"), loader.dims, loader.overrides.dims)
+    return report().checked(model, path, "model")
 
 
 class _Loader:
@@ -126,20 +126,17 @@ class _Loader:
         top: Keys,
         overrides: Overrides,
         schema_of: Callable[[Path, str], Schema] | None,
-        report: Report,
     ) -> None:
         self.path = path
         self.top = top
         self.overrides = overrides
         self.reach = Reach(path.parent, overrides.allow_outside)
         self.schema_of = schema_of
-        self.report = report
         self.dims: Mapping[str, int | None] = {}
 
     def model(self) -> Model | None:
-        report = self.report
-        top = self.top = MODEL.check(self.top, "a model", report)
-        name, found = declared(top, "model", self.overrides.dims, self.reach, report)
+        top = self.top = MODEL.check(self.top, "a model")
+        name, found = declared(top, "model", self.overrides.dims, self.reach)
         tables = {name: (number, self._with_words(table)) for name, (number, table) in found.tables.items()}
         found = replace(found, tables=tables)
         cells = found.cells
@@ -147,18 +144,18 @@ class _Loader:
         data = self._data()
         schema = self._schema(data)
         own_links, grows, outputs = map(self.section, ("links", "grow", "outputs"))
-        schema = with_derived(schema, own_links, grows, report) if schema else None
+        schema = with_derived(schema, own_links, grows) if schema else None
         beside = asked_beside(outputs)
-        growing = sketch(grows, schema, own_links, tables, beside, report) if grows and schema else None
+        growing = sketch(grows, schema, own_links, tables, beside) if grows and schema else None
         schema = growing.schema if growing else schema
         types = self.section("types")
         if types is not None and not types.items:
-            report.add("a model needs a type", types.where)
+            note("a model needs a type", types.where)
         unknown = Schema("", ())
         drafts = draft_types(types, cells, schema or unknown) if types and schema else []
         if schema is None or types is None or drafts is None:
             return None
-        resolver = Resolver(schema, drafts, tables, found.params, report)
+        resolver = Resolver(schema, drafts, tables, found.params)
         wires = connect(resolver)
         shared, numbers = share(resolver)
         growth = None
@@ -169,15 +166,15 @@ class _Loader:
         results, decisions, answers = read_outputs(outputs, growth, resolver, self.reach)
         growth = replace(growth, outputs=decisions) if growth else None
         owners = owners_of(drafts, (*tables, *found.params), shared)
-        weights = read_weights(top, self.overrides.weights, self.reach, owners, dims, report)
+        weights = read_weights(top, self.overrides.weights, self.reach, owners, dims)
         training = self._training(results, growth, resolver, shared)
         self._unused(resolver, cells)
-        if len(report) or data is None or name is None:
+        if len(report()) or data is None or name is None:
             return None
         finished = finish(drafts, wires, numbers)
         if growth:
             self._floats(finished, schema)
-            report.extend(phases_of(finished, schema, growth)[1])
+            report().extend(phases_of(finished, schema, growth)[1])
         return Model(
             name.text,
             (
@@ -232,7 +229,7 @@ class _Loader:
                 if isinstance(source, FieldSource) and not schema.fields[source.field].size:
                     message = f"field '{source.field}' holds whole numbers, and this model grows"
                     hint = f"look them up: a table with dim 1, TABLE[{source.field}]"
-                    self.report.add(message, wanted.where, hint)
+                    note(message, wanted.where, hint)
 
     def _with_words(self, table: Table | None) -> Table | None:
         """A table whose words are known from elsewhere."""
@@ -245,18 +242,18 @@ class _Loader:
 
     def section(self, name: str) -> Keys | None:
         """A section that is a mapping."""
-        return fields.mapping(self.top.get(name), name, self.report)
+        return fields.mapping(self.top.get(name), name)
 
     def _data(self) -> DataSpec | None:
-        report, overrides = self.report, self.overrides
-        before = len(report)
-        entries = DATA.entries(self.section("data"), "data", report, waived=("path",))
+        overrides = self.overrides
+        before = len(report())
+        entries = DATA.entries(self.section("data"), "data", waived=("path",))
         node = entries.node
         if node is None:
             return None
         given = overrides.data or overrides.instances or overrides.head
         if not (given or node.get("path")):
-            report.add("data has no 'path'", node.where, "path: FILE, or --data FILE")
+            note("data has no 'path'", node.where, "path: FILE, or --data FILE")
         form, written = entries.word("format", "unknown format"), entries.text("path")
         batch, limit, seed, frequency = map(entries.integer, ("batch", "limit", "seed", "frequency"))
         tokens = self._tokens(entries.text("tokens"))
@@ -264,7 +261,7 @@ class _Loader:
         for option, owner in _OF_FORMATS.items():
             key = node.key(option)
             if key and form and form.text != owner:
-                report.add(f"format {form.text} has no {option}", key.where, f"it belongs to format {owner}")
+                note(f"format {form.text} has no {option}", key.where, f"it belongs to format {owner}")
         for option in ("batch", "limit", "seed"):
             value, least = getattr(overrides, option), DATA.keys[option]["minimum"]
             if value is not None and not least <= value <= fields.MOST:
@@ -276,14 +273,14 @@ class _Loader:
                 message = (
                     f"the model's data are of format {form.text}, the instances {overrides.instances.format}"
                 )
-                report.add(message, form.where)
+                note(message, form.where)
         else:
-            path = overrides.data or (self.reach.file(written, "the data", report) if written else None)
+            path = overrides.data or (self.reach.file(written, "the data") if written else None)
             if overrides.head and (path is None or not path.exists()) and form:
                 path = self._head(form, overrides.head)
             if path:
                 self._exists(path, written if not overrides.data else None)
-        if len(report) > before or form is None or path is None:
+        if len(report()) > before or form is None or path is None:
             return None
         return DataSpec(
             form.text,
@@ -301,7 +298,7 @@ class _Loader:
         """What a pipe begins with, in place of data that are not there."""
         if form.text == "lattice":
             hint = "data of this format say first how many there are: let path name some, or --data a file"
-            self.report.add("lattices from a pipe need data of the spec's own, too", form.where, hint)
+            note("lattices from a pipe need data of the spec's own, too", form.where, hint)
             return None
         return head()
 
@@ -313,15 +310,13 @@ class _Loader:
             pattern = re.compile(written.text)
         except (re.error, OverflowError, RecursionError) as error:
             hint = r"Python's syntax: '\w+|[^\w\s]'"
-            self.report.add(f"tokens is no regular expression: {error}", written.where, hint)
+            note(f"tokens is no regular expression: {error}", written.where, hint)
             return ""
         if pattern.groups:
-            self.report.add(
-                "tokens has groups", written.where, "write (?:…) for (…): a whole match is a token"
-            )
+            note("tokens has groups", written.where, "write (?:…) for (…): a whole match is a token")
         elif pattern.fullmatch(""):
             hint = "+ instead of *: a token has at least one character"
-            self.report.add("tokens finds what is empty", written.where, hint)
+            note("tokens finds what is empty", written.where, hint)
         return written.text
 
     def _exists(self, path: Path, written: Scalar | None) -> None:
@@ -329,11 +324,11 @@ class _Loader:
         try:
             if found := why_no_file(path):
                 pipes = "" if found == "a folder" else "`abw run --data` alone reads what comes but once"
-                self.report.add(f"the data {path} is {found}, not a file", where, pipes)
+                note(f"the data {path} is {found}, not a file", where, pipes)
             elif not path.exists():
-                self.report.add(f"missing data file {path}", where, missing_file(path))
+                note(f"missing data file {path}", where, missing_file(path))
         except (OSError, ValueError) as error:
-            self.report.add(f"cannot read {str(path)!r}: {error}", where)
+            note(f"cannot read {str(path)!r}: {error}", where)
 
     def _schema(self, data: DataSpec | None) -> Schema | None:
         """The format's schema; a data section with other mistakes still says which."""
@@ -346,31 +341,31 @@ class _Loader:
         if data.format in SCHEMAS:
             return SCHEMAS[data.format]
         if self.schema_of is None:
-            self.report.add("the schema of json data is not known here", data.span)
+            note("the schema of json data is not known here", data.span)
             return None
         try:
             return self.schema_of(data.path, data.beside)
         except SpecError as error:
-            self.report.extend(error.problems)
+            report().extend(error.problems)
         except AbwError as error:
-            self.report.extend([Problem(error.message, data.span, error.hint)])
+            report().extend([Problem(error.message, data.span, error.hint)])
         return None
 
     def _unused(self, resolver: Resolver, cells: Cells) -> None:
         """Tables, parameters, cells and links that nothing names; not asked while mistakes may hide a use."""
-        if len(self.report):
+        if len(report()):
             return
         for name, (key, _) in cells.own.items():
             if name not in cells.used:
-                self.report.add(f"cell '{name}' is never used", key.where, "leave it out")
+                note(f"cell '{name}' is never used", key.where, "leave it out")
         for part, what in (("tables", "table"), ("params", "parameter")):
             node = self.top.get(part)
             for key, _ in node.items if isinstance(node, Keys) else ():
                 if key.text not in resolver.used:
-                    self.report.add(f"{what} '{key.text}' is never used", key.where, "leave it out")
+                    note(f"{what} '{key.text}' is never used", key.where, "leave it out")
         derived = resolver.schema.derived
         followed = resolver.followed | {made.of for made in derived.values()}
         links = self.top.get("links")
         for key, _ in links.items if isinstance(links, Keys) and not self.top.get("grow") else ():
             if key.text not in followed:
-                self.report.add(f"link '{key.text}' is never used", key.where, "leave it out")
+                note(f"link '{key.text}' is never used", key.where, "leave it out")

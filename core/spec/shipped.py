@@ -12,7 +12,6 @@ import abw
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Scalar, read
-from abw.core.spec.text.report import Report
 
 FOLDER = Path(abw.__file__).parent / "specs"
 
@@ -64,7 +63,9 @@ def nearest(name: str) -> str:
 def shipped() -> Iterator[Shipped]:
     """All models that ship, by name. Cost: their files are read as YAML, some milliseconds each."""
     for path in shipped_files():
-        top = read(path, Report())
+        top = read(
+            path,
+        )
         data = top.get("data") if isinstance(top, Mapping) else None
         form = data.get("format") if isinstance(data, Mapping) else None
         if isinstance(form, Scalar):

@@ -24,7 +24,7 @@ from abw.core.ir.operations import ELSEWHERE, FUNCTIONS, SIGNS
 from abw.core.ir.shapes import ShapeError
 from abw.core.spec.cells.builder import Builder, Listed, Number, Operand, Value
 from abw.core.spec.text.document import COMMAS, Scalar
-from abw.core.spec.text.report import Report
+from abw.core.spec.text.report import note
 from abw.core.spec.text.sizes import EXPRESSION, Cursor, Dims, ExpressionError, Token, expression, tokenize
 
 _COUNTS = ("no argument", "one argument", "two arguments", "three arguments", "four arguments")
@@ -55,14 +55,14 @@ class Equations:
 
 
 def compile_equations(
-    text: Scalar, given: Mapping[str, Operand | Listed], first: int, dims: Dims, report: Report
+    text: Scalar, given: Mapping[str, Operand | Listed], first: int, dims: Dims
 ) -> Equations:
     """The program of the equations. `given`: inputs, parameters, constants; `first`: the first free value.
 
-    Every equation with a mistake is noted in `report`; what depends on it stays unknown without further
+    Every equation with a mistake is noted; what depends on it stays unknown without further
     complaint. Cost: linear in the text.
     """
-    return _Compiler(text, given, first, dims, report).run()
+    return _Compiler(text, given, first, dims).run()
 
 
 def _statements(tokens: Sequence[Token]) -> Iterator[list[Token]]:
@@ -85,13 +85,10 @@ def _statements(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 class _Compiler:
-    def __init__(
-        self, text: Scalar, given: Mapping[str, Operand | Listed], first: int, dims: Dims, report: Report
-    ) -> None:
+    def __init__(self, text: Scalar, given: Mapping[str, Operand | Listed], first: int, dims: Dims) -> None:
         self.text = text
         self.source = text.text
         self.dims = dims
-        self.report = report
         self.program = Builder(first)
         self.names: dict[str, Operand] = {
             name: self.program.constant(value, name) if isinstance(value, Listed) else value
@@ -114,14 +111,14 @@ class _Compiler:
             try:
                 name = self._target(cursor)
             except ExpressionError as problem:
-                problem.note(self.text, self.report)
+                problem.note(self.text)
                 whole = False
                 continue
             try:
                 result = self._value(cursor)
                 cursor.finish("an operator or the end of the line")
             except ExpressionError as problem:
-                problem.note(self.text, self.report)
+                problem.note(self.text)
                 whole = False
                 result = None
             self._define(name, result, since)
@@ -157,7 +154,7 @@ class _Compiler:
                 self.program.label(result, name.text, since)
 
     def _note(self, message: str, token: Token, hint: str = "") -> None:
-        self.report.add(message, self.text.at(token.at, len(token.text)), hint)
+        note(message, self.text.at(token.at, len(token.text)), hint)
 
     def _apply(self, name: str, args: Sequence[Operand], start: int, end: int) -> Operand:
         try:
@@ -170,7 +167,7 @@ class _Compiler:
         meant = " ".join(self.source[start:end].split())
         meant = meant if len(meant) <= 40 else meant[:39] + "…"
         length = len(self.source[start:end].split("\n")[0])
-        self.report.add(f"{meant}: {mismatch.message}", self.text.at(start, length), mismatch.hint)
+        note(f"{meant}: {mismatch.message}", self.text.at(start, length), mismatch.hint)
         return None
 
     def _value(self, cursor: Cursor) -> Operand:

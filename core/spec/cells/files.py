@@ -17,7 +17,7 @@ from abw.core.spec.cells.equations import Equations, compile_equations
 from abw.core.spec.keys.model import CELL, CONSTANT, MODEL_CELL, PARAM
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence, read
-from abw.core.spec.text.report import Report
+from abw.core.spec.text.report import note, report
 from abw.core.spec.text.sizes import Dims, sizes
 
 # Numbers of one constant: they stand in the spec, and a kernel is made for them.
@@ -44,52 +44,52 @@ class CellFile:
     mistakes: bool
 
 
-def read_cell(path: Path, report: Report, asked: Span | None = None) -> CellFile | None:
+def read_cell(path: Path, asked: Span | None = None) -> CellFile | None:
     """A cell file's parts. `asked` is the place in a model that names it."""
-    before = len(report)
-    top = fields.mapping(read(path, report, asked), "a cell", report)
+    before = len(report())
+    top = fields.mapping(read(path, asked), "a cell")
     if top is None:
         return None
     if top.get("model") is not None and top.get("cell") is None:
         where = asked or top.where
-        report.add(f"{path} is a model, not a cell", where, "a cell file begins with cell: NAME")
+        note(f"{path} is a model, not a cell", where, "a cell file begins with cell: NAME")
         return None
-    top = CELL.check(top, "a cell", report)
-    name = fields.text(top.get("cell"), "the cell's name", report)
-    return _parts(top, name.text if name else path.stem, path.name, report, before)
+    top = CELL.check(top, "a cell")
+    name = fields.text(top.get("cell"), "the cell's name")
+    return _parts(top, name.text if name else path.stem, path.name, before)
 
 
-def read_cells(node: Mapping | None, report: Report) -> dict[str, tuple[Scalar, CellFile | None]]:
+def read_cells(node: Mapping | None) -> dict[str, tuple[Scalar, CellFile | None]]:
     """The cells of a model's section `cells`, by name: each with its key; None where it is no mapping."""
     cells: dict[str, tuple[Scalar, CellFile | None]] = {}
-    for key, value in fields.named(node, "cells", "a cell", report):
-        before, what = len(report), f"cell '{key.text}'"
-        if top := fields.mapping(value, what, report):
-            top = MODEL_CELL.check(top, what, report, key.where)
-        cells[key.text] = (key, _parts(top, key.text, what, report, before) if top else None)
+    for key, value in fields.named(node, "cells", "a cell"):
+        before, what = len(report()), f"cell '{key.text}'"
+        if top := fields.mapping(value, what):
+            top = MODEL_CELL.check(top, what, key.where)
+        cells[key.text] = (key, _parts(top, key.text, what, before) if top else None)
     return cells
 
 
-def _parts(top: Mapping, name: str, shown: str, report: Report, before: int) -> CellFile:
+def _parts(top: Mapping, name: str, shown: str, before: int) -> CellFile:
     """What the keys of a cell hold; `before`: how many mistakes were known when its reading began."""
-    dims = fields.names(top.get("dims"), "dims", report)
+    dims = fields.names(top.get("dims"), "dims")
     inputs, params, constants, written = (
-        _named(top.get(name), name, report) for name in ("inputs", "params", "constants", "outputs")
+        _named(top.get(name), name) for name in ("inputs", "params", "constants", "outputs")
     )
     for clash in inputs.keys() & params.keys():
-        report.add(f"'{clash}' is an input and a parameter", params[clash][0].where, "rename one of them")
+        note(f"'{clash}' is an input and a parameter", params[clash][0].where, "rename one of them")
     for clash in constants.keys() & (inputs.keys() | params.keys()):
         what = "an input" if clash in inputs else "a parameter"
-        report.add(f"'{clash}' is {what} and a constant", constants[clash][0].where, "rename one of them")
+        note(f"'{clash}' is {what} and a constant", constants[clash][0].where, "rename one of them")
     for clash in constants.keys() & {dim.text for dim in dims}:
-        report.add(f"'{clash}' is a dim and a constant", constants[clash][0].where, "rename one of them")
+        note(f"'{clash}' is a dim and a constant", constants[clash][0].where, "rename one of them")
     outputs: dict[str, tuple[Scalar, Scalar]] = {}
     for key, given in written.values():
-        if value := fields.text(given, f"output '{key.text}'", report):
+        if value := fields.text(given, f"output '{key.text}'"):
             outputs[key.text] = (key, value)
     node = top.get("outputs")
     if isinstance(node, Mapping) and not node.items:
-        report.add("a cell needs an output", node.where)
+        note("a cell needs an output", node.where)
     return CellFile(
         name,
         shown,
@@ -97,34 +97,32 @@ def _parts(top: Mapping, name: str, shown: str, report: Report, before: int) -> 
         inputs,
         params,
         constants,
-        fields.text(top.get("equations"), "equations", report),
+        fields.text(top.get("equations"), "equations"),
         outputs,
         top.where,
-        len(report) > before,
+        len(report()) > before,
     )
 
 
-def _named(node: Node | None, what: str, report: Report) -> dict[str, tuple[Scalar, Node]]:
+def _named(node: Node | None, what: str) -> dict[str, tuple[Scalar, Node]]:
     found = {}
-    for key, value in fields.named(node, what, what.removesuffix("s"), report, fields.WORD):
+    for key, value in fields.named(node, what, what.removesuffix("s"), fields.WORD):
         found[key.text] = (key, value)
         if key.text in FUNCTIONS:
-            report.add(f"'{key.text}' is a function's name", key.where)
+            note(f"'{key.text}' is a function's name", key.where)
     return found
 
 
-def make(file: CellFile, dims: Dims, report: Report) -> Cell | None:
-    """The cell with these sizes; None, with the problems in `report`, where it has mistakes.
+def make(file: CellFile, dims: Dims) -> Cell | None:
+    """The cell with these sizes; None, the problems noted, where it has mistakes.
 
     `dims` are by the cell's own names. Cost: linear in the file.
     """
-    before = len(report)
-    ports = {name: sizes(node, dims, f"input '{name}'", report) for name, (_, node) in file.inputs.items()}
-    params = {
-        name: param(node, dims, f"parameter '{name}'", report) for name, (_, node) in file.params.items()
-    }
+    before = len(report())
+    ports = {name: sizes(node, dims, f"input '{name}'") for name, (_, node) in file.inputs.items()}
+    params = {name: param(node, dims, f"parameter '{name}'") for name, (_, node) in file.params.items()}
     constants = {
-        name: constant(node, dims, f"constant '{name}'", report) for name, (_, node) in file.constants.items()
+        name: constant(node, dims, f"constant '{name}'") for name, (_, node) in file.constants.items()
     }
     given: dict[str, Operand | Listed] = {}
     known = {**ports, **{name: item[0] if item else None for name, item in params.items()}}
@@ -133,11 +131,11 @@ def make(file: CellFile, dims: Dims, report: Report) -> Cell | None:
     if file.equations is None:
         return None
     first = len(given)
-    equations = compile_equations(file.equations, {**constants, **given}, first, dims, report)
-    outputs = _outputs(file, equations, first, report)
+    equations = compile_equations(file.equations, {**constants, **given}, first, dims)
+    outputs = _outputs(file, equations, first)
     if equations.whole:
-        _unused(file, equations, report)
-    if len(report) > before or file.mistakes:
+        _unused(file, equations)
+    if len(report()) > before or file.mistakes:
         return None
     # what broadcasting goes around is left behind
     return without_dead(
@@ -151,78 +149,76 @@ def make(file: CellFile, dims: Dims, report: Report) -> Cell | None:
     )
 
 
-def param(node: Node, dims: Dims, what: str, report: Report) -> tuple[Sizes, float | None] | None:
+def param(node: Node, dims: Dims, what: str) -> tuple[Sizes, float | None] | None:
     """A parameter's sizes and initial value, written `hidden`, `[hidden, embed]` or `{shape:, init:}`."""
     if not isinstance(node, Mapping):
-        shape = sizes(node, dims, what, report)
+        shape = sizes(node, dims, what)
         return (shape, None) if shape else None
-    node = PARAM.check(node, what, report)
-    init = _number(node.get("init"), f"init of {what}", report)
+    node = PARAM.check(node, what)
+    init = _number(node.get("init"), f"init of {what}")
     written = node.get("shape")
-    shape = sizes(written, dims, what, report) if written else None
+    shape = sizes(written, dims, what) if written else None
     return (shape, init) if shape else None
 
 
-def constant(node: Node, dims: Dims, what: str, report: Report) -> Operand | Listed:
+def constant(node: Node, dims: Dims, what: str) -> Operand | Listed:
     """A number, a list of numbers, a list of such lists, or `{shape:, value:}`."""
     if isinstance(node, Mapping):
-        node = CONSTANT.check(node, what, report)
+        node = CONSTANT.check(node, what)
         value, written = (node.get(key) for key in ("value", "shape"))
-        filled = _number(value, f"value of {what}", report)
-        given = sizes(written, dims, what, report) if written else None
+        filled = _number(value, f"value of {what}")
+        given = sizes(written, dims, what) if written else None
         if filled is None or given is None:
             return None
-        return _listed(given, lambda: [filled] * prod(shape(given)), node, what, report)
+        return _listed(given, lambda: [filled] * prod(shape(given)), node, what)
     if not isinstance(node, Sequence):
-        number = _number(node, what, report)
+        number = _number(node, what)
         return None if number is None else Number(number)
     rows = [item.items if isinstance(item, Sequence) else (item,) for item in node.items]
     nested = {isinstance(item, Sequence) for item in node.items}
     if len(nested) != 1 or len(set(map(len, rows))) != 1 or not rows[0]:
-        report.add(f"{what} must be a number, or a list of numbers or of equally long lists", node.where)
+        note(f"{what} must be a number, or a list of numbers or of equally long lists", node.where)
         return None
     counts = (len(rows), len(rows[0])) if nested == {True} else (len(rows),)
 
     def numbers() -> list[float] | None:
-        found = [_number(item, what, report) for row in rows for item in row]
+        found = [_number(item, what) for row in rows for item in row]
         known = [number for number in found if number is not None]
         return known if len(known) == len(found) else None
 
-    return _listed(tuple(Size(count, str(count)) for count in counts), numbers, node, what, report)
+    return _listed(tuple(Size(count, str(count)) for count in counts), numbers, node, what)
 
 
-def _number(node: Node | None, what: str, report: Report) -> float | None:
+def _number(node: Node | None, what: str) -> float | None:
     """A number that a float32 holds."""
-    number = fields.number(node, what, report)
+    number = fields.number(node, what)
     if node is not None and number is not None and not in_float32(number):
-        report.add(f"{what} is beyond what a float32 holds", node.where, "at most 3.4e38")
+        note(f"{what} is beyond what a float32 holds", node.where, "at most 3.4e38")
         return None
     return number
 
 
-def _listed(
-    given: Sizes, numbers: Callable[[], list[float] | None], node: Node, what: str, report: Report
-) -> Listed | None:
+def _listed(given: Sizes, numbers: Callable[[], list[float] | None], node: Node, what: str) -> Listed | None:
     if (count := prod(shape(given))) > MOST_CONSTANTS:
         hint = "a parameter has as many as you like"
-        report.add(f"{what} has {count:,} numbers: {MOST_CONSTANTS:,} at most", node.where, hint)
+        note(f"{what} has {count:,} numbers: {MOST_CONSTANTS:,} at most", node.where, hint)
         return None
     found = numbers()
     return None if found is None else Listed(given, tuple(found))
 
 
-def _outputs(file: CellFile, equations: Equations, first: int, report: Report) -> dict[str, int]:
+def _outputs(file: CellFile, equations: Equations, first: int) -> dict[str, int]:
     """The value number of each output; one that is no operation's own gets an `identity`."""
     dims_of: dict[str, int] = {}
     for name, (_, written) in file.outputs.items():
         if written.text not in equations.names:
             if equations.whole:
                 hint = did_you_mean(written.text, tuple(equations.names))
-                report.add(f"output '{name}': unknown name '{written.text}'", written.where, hint)
+                note(f"output '{name}': unknown name '{written.text}'", written.where, hint)
             continue
         value = equations.names[written.text]
         if isinstance(value, Number) or written.text in file.constants:
-            report.add(
+            note(
                 f"output '{name}' is a constant", written.where, "an output depends on an input or parameter"
             )
         elif isinstance(value, Value):
@@ -232,15 +228,13 @@ def _outputs(file: CellFile, equations: Equations, first: int, report: Report) -
     return dims_of
 
 
-def _unused(file: CellFile, equations: Equations, report: Report) -> None:
+def _unused(file: CellFile, equations: Equations) -> None:
     used = equations.uses | {written.text for _, written in file.outputs.values()}
     for what, items in (("input", file.inputs), ("parameter", file.params), ("constant", file.constants)):
         for name, (key, _) in items.items():
             if name not in used:
-                report.add(
-                    f"{what} '{name}' is never used", key.where, "use it in an equation, or leave it out"
-                )
+                note(f"{what} '{name}' is never used", key.where, "use it in an equation, or leave it out")
     for name, token in equations.defined.items():
         if name not in used and file.equations:
             where = file.equations.at(token.at, len(name))
-            report.add(f"'{name}' is never used", where, "name it under outputs, or leave the equation out")
+            note(f"'{name}' is never used", where, "name it under outputs, or leave the equation out")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence, read
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import note, report, reporting, suggest
 
 REQUIRED = ("layout", "batches")
 OPTIONAL = ("size", "sizes", "inputs", "params")
@@ -31,43 +31,42 @@ class Subgraph:
     ops: tuple[str, ...]
 
 
+@reporting()
 def is_subgraph(path: Path) -> bool:
     """Whether a file says that it is a list of batches. Errors: SpecError where it cannot be read at all."""
-    report = Report()
-    top = fields.mapping(read(path, report), "a spec", report)
-    report.check()
+    top = fields.mapping(read(path), "a spec")
+    report().check()
     return top is not None and top.get("layout") is not None
 
 
+@reporting()
 def load_subgraph(path: Path) -> Subgraph:
     """A checked list of batches. Errors: SpecError with all that is wrong in the file."""
-    report = Report()
-    top = fields.mapping(read(path, report), "a list of batches", report)
-    graph = _Reader(top, report).subgraph(path) if top else None
-    return report.checked(graph, path, "list of batches")
+    top = fields.mapping(read(path), "a list of batches")
+    graph = _Reader(top).subgraph(path) if top else None
+    return report().checked(graph, path, "list of batches")
 
 
 class _Reader:
     """Reads one file; variables are numbered as they are met."""
 
-    def __init__(self, top: Mapping, report: Report) -> None:
-        self.top, self.report = top, report
+    def __init__(self, top: Mapping) -> None:
+        self.top = top
         self.number: dict[str, int] = {}
 
     def subgraph(self, path: Path) -> Subgraph:
         """What the file says; a placeholder where it is wrong."""
-        report = self.report
-        top = self.top = fields.keys(self.top, "a list of batches", report, REQUIRED, OPTIONAL)
-        name = fields.text(top.get("layout"), "the layout's name", report)
+        top = self.top = fields.keys(self.top, "a list of batches", REQUIRED, OPTIONAL)
+        name = fields.text(top.get("layout"), "the layout's name")
         batches = tuple(self._batch(node) for node in self._list(top.get("batches"), "batches"))
         if not batches and top.get("batches") is not None:
-            report.add("there are no batches", top.where)
-        usual = fields.integer(top.get("size"), "size", report) or 1
+            note("there are no batches", top.where)
+        usual = fields.integer(top.get("size"), "size") or 1
         floats = dict.fromkeys(self.number, usual)
-        sizes = fields.mapping(top.get("sizes"), "sizes", report)
+        sizes = fields.mapping(top.get("sizes"), "sizes")
         for key, value in sizes.items if sizes else ():
             if self._known(key):
-                floats[key.text] = fields.integer(value, f"the size of '{key.text}'", report) or 1
+                floats[key.text] = fields.integer(value, f"the size of '{key.text}'") or 1
         return Subgraph(
             name.text if name else path.stem,
             tuple(self.number),
@@ -87,28 +86,28 @@ class _Reader:
     def _known(self, key: Scalar) -> bool:
         if key.text in self.number:
             return True
-        self.report.add(f"no batch has a variable '{key.text}'", key.where, suggest(key.text, self.number))
+        note(f"no batch has a variable '{key.text}'", key.where, suggest(key.text, self.number))
         return False
 
     def _list(self, node: Node | None, what: str) -> tuple[Node, ...]:
         if isinstance(node, Sequence):
             return node.items
         if node is not None:
-            self.report.add(f"{what} must be a list: [a, b]", node.where)
+            note(f"{what} must be a list: [a, b]", node.where)
         return ()
 
     def _batch(self, node: Node) -> tuple[tuple[int, ...], ...]:
         operands = [self._operand(item) for item in self._list(node, "a batch")]
         if any(len(operand) != len(operands[0]) for operand in operands):
-            self.report.add("the operands of a batch must have equally many lanes", node.where)
+            note("the operands of a batch must have equally many lanes", node.where)
         if isinstance(node, Sequence) and not all(operands or [()]):
-            self.report.add("a batch is a list of operands: [[result, …], [source, …], …]", node.where)
+            note("a batch is a list of operands: [[result, …], [source, …], …]", node.where)
         return tuple(operands)
 
     def _operand(self, node: Node) -> tuple[int, ...]:
         operands = []
         for item in self._list(node, "an operand"):
-            text = fields.text(item, "a variable", self.report)
+            text = fields.text(item, "a variable")
             if text is not None:
                 operands.append(self.number.setdefault(text.text, len(self.number)))
         return tuple(operands)

@@ -28,7 +28,7 @@ from abw.core.spec.cells.files import param
 from abw.core.spec.text.document import Lines, Node, Scalar
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Sequence as Listed
-from abw.core.spec.text.report import Report
+from abw.core.spec.text.report import note, report, reporting
 from abw.core.spec.text.sizes import Dims, sizes
 
 # Of one cell, with those of the cells that it calls.
@@ -46,18 +46,18 @@ class Traced:
     where: Span
 
 
+@reporting()
 def traced(function: Callable[..., Any], dims: Dims) -> Traced:
     """Call a function with symbols. Errors: SpecError with all that is wrong, at the lines of the function.
 
     Cost: that of the call.
     """
-    report = Report()
-    return report.checked(_Tracer(function, dims, report).trace(), function.__name__, "cell")
+    return report().checked(_Tracer(function, dims).trace(), function.__name__, "cell")
 
 
 class _Tracer:
-    def __init__(self, function: Callable[..., Any], dims: Dims, report: Report) -> None:
-        self.function, self.dims, self.report = function, dims, report
+    def __init__(self, function: Callable[..., Any], dims: Dims) -> None:
+        self.function, self.dims = function, dims
         code = function.__code__
         line = linecache.getline(code.co_filename, code.co_firstlineno).rstrip("\n")
         first = len(line) - len(line.lstrip()) + 1
@@ -68,7 +68,7 @@ class _Tracer:
         self.inherited: dict[int, tuple[Param, int]] = {}
 
     def trace(self) -> Traced | None:
-        """The cell; None where there is something in the report."""
+        """The cell; None where something was noted."""
         inputs: dict[str, Sizes] = {}
         params: dict[str, Param] = {}
         symbols: dict[str, Symbol] = {}
@@ -86,15 +86,15 @@ class _Tracer:
                 continue
             found = None
             if not given:
-                known = param(node, self.dims, what, self.report)
+                known = param(node, self.dims, what)
                 if known:
                     found = known[0]
                     params[name] = Param(name, shape(known[0]), known[1])
-            elif found := sizes(node, self.dims, what, self.report):
+            elif found := sizes(node, self.dims, what):
                 inputs[name] = found
             symbols[name] = Symbol(self, Value(self.count, found) if found else None)
             self.count += 1
-        if len(self.report):
+        if len(report()):
             return None
         result = self.function(**symbols)
         outputs = self._outputs(result)
@@ -102,7 +102,7 @@ class _Tracer:
             if number not in self.used and outputs:
                 kind = "input" if name in inputs else "parameter"
                 self.note(f"{kind} '{name}' is never used", "use it, or leave it out")
-        if len(self.report):
+        if len(report()):
             return None
         return Traced(self._cell(inputs, params, outputs), tuple(self.inherited), self.where)
 
@@ -177,7 +177,7 @@ class _Tracer:
         """Note what does not fit, where the function says it."""
         where = self.location()
         meant = " ".join(where.text[where.column - 1 : where.column - 1 + where.length].split())
-        self.report.add(f"{meant}: {mismatch.message}" if meant else mismatch.message, where, mismatch.hint)
+        note(f"{meant}: {mismatch.message}" if meant else mismatch.message, where, mismatch.hint)
         return Symbol(self, None)
 
     def operand(self, given: object) -> Operand:
@@ -192,7 +192,7 @@ class _Tracer:
             return given.operand
         if isinstance(given, int | float) and not isinstance(given, bool):
             return Number(float(given))
-        self.report.add(
+        note(
             f"{type(given).__name__} is neither a symbol nor a number",
             self.location(),
             "inputs, parameters and numbers; a value of the net is an input",
@@ -209,10 +209,10 @@ class _Tracer:
             if isinstance(found, Value) and found.shape != port.shape:
                 wanted, got = list(port.shape), list(found.shape)
                 message = f"input '{port.name}' of {callee} wants {wanted}, this is {got}"
-                self.report.add(message, self.location(), "check the dims of both")
+                note(message, self.location(), "check the dims of both")
                 found = None
             elif isinstance(found, Number):
-                self.report.add(f"input '{port.name}' of {callee} is a number", self.location())
+                note(f"input '{port.name}' of {callee} is a number", self.location())
                 found = None
             operands.append(found)
         if any(operand is None for operand in operands):
@@ -242,11 +242,11 @@ class _Tracer:
         if len(self.builder.ops) > MOST_OPERATIONS:
             hint = "divide it into several cells"
             self.note(f"{self.function.__name__} has more than {MOST_OPERATIONS:,} operations", hint)
-            self.report.check()
+            report().check()
 
     def note(self, message: str, hint: str = "") -> None:
         """Note what is wrong with the function as a whole."""
-        self.report.add(message, self.where, hint)
+        note(message, self.where, hint)
 
     def location(self) -> Span:
         """Where the function is just now: the innermost line that is none of abw's."""
@@ -334,9 +334,7 @@ def operation(name: str) -> Callable[..., Symbol]:
         counts = sorted({each.arity for each in form.forms})
         if len(given) not in counts and not (form.several and len(given) > counts[-1]):
             wanted = " or ".join(each.text for each in form.forms)
-            tracer.report.add(
-                f"{name} takes {' or '.join(map(str, counts))}, not {len(given)}", tracer.location(), wanted
-            )
+            note(f"{name} takes {' or '.join(map(str, counts))}, not {len(given)}", tracer.location(), wanted)
             return Symbol(tracer, None)
         return tracer.apply(name, given)
 

@@ -15,7 +15,7 @@ from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Node, Scalar
 from abw.core.spec.text.fields import LONGEST, MOST, NAME, WORD, Name
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import note, suggest
 
 Schema = dict[str, Any]
 
@@ -44,21 +44,18 @@ class Section:
         required = tuple(name for name in self.required if name not in names)
         return Section(self.doc, {n: form for n, form in self.keys.items() if n not in names}, required)
 
-    def check(
-        self, node: Keys, what: str, report: Report, where: Span | None = None, waived: Collection[str] = ()
-    ) -> Keys:
+    def check(self, node: Keys, what: str, where: Span | None = None, waived: Collection[str] = ()) -> Keys:
         """Check which keys a mapping has; those `waived` may be there, and are not missed.
 
         `where` is the place to name for a missing one. Returns the mapping with misspelt keys put right.
         """
         required = [name for name in self.required if name not in waived]
-        return fields.keys(node, what, report, required, (*self.keys, *waived), where)
+        return fields.keys(node, what, required, (*self.keys, *waived), where)
 
     def entries(
         self,
         node: Node | None,
         what: str,
-        report: Report,
         where: Span | None = None,
         waived: Collection[str] = (),
         of: str = "",
@@ -67,20 +64,19 @@ class Section:
 
         `of` follows keys in messages.
         """
-        keys = self.check(node, what, report, where, waived) if isinstance(node, Keys) else None
-        return Entries(self, keys, report, of)
+        keys = self.check(node, what, where, waived) if isinstance(node, Keys) else None
+        return Entries(self, keys, of)
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
     """The values of a mapping, read as its section says; None for what is not there, or wrong.
 
-    What is wrong is noted in `report`.
+    What is wrong is noted.
     """
 
     section: Section
     node: Keys | None
-    report: Report
     of: str
 
     def get(self, name: str) -> Node | None:
@@ -90,16 +86,16 @@ class Entries:
 
     def text(self, name: str) -> Scalar | None:
         """A text that is not empty."""
-        return fields.text(self.get(name), name + self.of, self.report)
+        return fields.text(self.get(name), name + self.of)
 
     def integer(self, name: str) -> int | None:
         """A whole number."""
         least = self.section.keys[name]["minimum"]
-        return fields.integer(self.get(name), name + self.of, self.report, least)
+        return fields.integer(self.get(name), name + self.of, least)
 
     def amount(self, name: str, below: float | None = None) -> float | None:
         """A number from 0 on."""
-        return fields.amount(self.get(name), name + self.of, self.report, below)
+        return fields.amount(self.get(name), name + self.of, below)
 
     def word(self, name: str, wrong: str = "", hint: str = "") -> Scalar | None:
         """One of the section's words for it; of another `wrong` says what it is."""
@@ -107,20 +103,20 @@ class Entries:
         if found is None or found.text in known:
             return found
         message = f"{wrong or f'{name}{self.of} cannot be'} '{found.text}'"
-        self.report.add(message, found.where, hint or suggest(found.text, known))
+        note(message, found.where, hint or suggest(found.text, known))
         return None
 
     def name(self, node: Node | None, what: str, known: tuple[Name, ...]) -> Name | None:
         """One of some words: `node` itself, or the key `name` where that is this mapping."""
-        return fields.choice(self.get("name") if self.node else node, what, known, self.report)
+        return fields.choice(self.get("name") if self.node else node, what, known)
 
     def truth(self, name: str) -> bool | None:
         """true or false."""
-        return fields.truth(self.get(name), name + self.of, self.report)
+        return fields.truth(self.get(name), name + self.of)
 
     def mapping(self, name: str) -> Keys | None:
         """A mapping."""
-        return fields.mapping(self.get(name), name + self.of, self.report)
+        return fields.mapping(self.get(name), name + self.of)
 
     def items(self, name: str) -> tuple[tuple[Scalar, Node], ...]:
         """The entries of a mapping; none where there is no mapping."""

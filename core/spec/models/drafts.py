@@ -17,7 +17,7 @@ from abw.core.spec.models.sources import Layer, parse_conditions
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar
 from abw.core.spec.text.fields import Reach
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import note, suggest
 from abw.core.spec.text.sizes import Dims, ExpressionError, size
 
 MOST_LAYERS = 1000
@@ -83,7 +83,6 @@ class Cells:
 
     reach: Reach
     dims: Dims
-    report: Report
     own: Names[str, tuple[Scalar, CellFile | None]] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
     files: dict[Path, CellFile | None] = field(default_factory=dict)
@@ -94,21 +93,21 @@ class Cells:
         if name.text in self.own:
             self.used.add(name.text)
             return self.own[name.text][1]
-        path = self.reach.file(name, "the cell", self.report)
+        path = self.reach.file(name, "the cell")
         if path is None:
             return None
         if self.own and fields.NAME.fullmatch(name.text) and not path.exists():
-            self.report.add(f"unknown cell '{name.text}'", name.where, suggest(name.text, self.own))
+            note(f"unknown cell '{name.text}'", name.where, suggest(name.text, self.own))
             return None
         if path not in self.files:
-            self.files[path] = read_cell(path, self.report, name.where)
+            self.files[path] = read_cell(path, name.where)
         return self.files[path]
 
     def cell(self, file: CellFile, dims: Dims) -> Cell | None:
         """The file's cell with these sizes."""
         key = (id(file), tuple(dims.items()))
         if key not in self.made:
-            self.made[key] = make(file, dims, self.report)
+            self.made[key] = make(file, dims)
         return self.made[key]
 
 
@@ -118,10 +117,10 @@ def draft_types(node: Mapping, cells: Cells, schema: Schema) -> list[TypeDraft] 
     None where it is not known how often one is repeated: which types there are is not, either.
     """
     drafts: list[TypeDraft] = []
-    known, report = True, cells.report
-    for key, value in fields.named(node, "types", "a type", report):
+    known = True
+    for key, value in fields.named(node, "types", "a type"):
         what = f"type '{key.text}'"
-        if written := fields.mapping(value, what, report):
+        if written := fields.mapping(value, what):
             layers = _layers(written, what, cells)
             known &= layers is not None
             for layer in range(layers or 1):
@@ -130,7 +129,7 @@ def draft_types(node: Mapping, cells: Cells, schema: Schema) -> list[TypeDraft] 
                 if draft.reduction is None:
                     _cell(draft, cells)
                 if draft.name in (other.name for other in drafts):
-                    report.add(f"there are two types '{draft.name}'", key.where, "rename one of them")
+                    note(f"there are two types '{draft.name}'", key.where, "rename one of them")
                 drafts.append(draft)
     return drafts if known else None
 
@@ -140,42 +139,42 @@ def _layers(node: Mapping, what: str, cells: Cells) -> int | None:
     written = node.get("repeat")
     if written is None:
         return 0
-    known = size(written, cells.dims, f"repeat of {what}", cells.report, MOST_LAYERS)
+    known = size(written, cells.dims, f"repeat of {what}", MOST_LAYERS)
     return known.value if known else None
 
 
 def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, cells: Cells) -> TypeDraft:
-    what, report = f"type '{key.text}'", cells.report
+    what = f"type '{key.text}'"
     found = _computed_by(node)
     if len(found) > 1 and (last := node.key(found[-1])):
-        report.add(f"{what} has {' and '.join(found)}: it is one of them", last.where)
+        note(f"{what} has {' and '.join(found)}: it is one of them", last.where)
     others = set[str]()
     if found:
         others = {*REDUCTIONS} if found == ["cell"] else {"cell", *REDUCTIONS, *OF_CELLS}
-    node = TYPE.without(*others.difference(found)).check(node, what, report, key.where)
+    node = TYPE.without(*others.difference(found)).check(node, what, key.where)
     found = _computed_by(node)
     reduction = next((name for name in REDUCTIONS if name in found), None)
     if not found:
         hint = "give a cell file, or a sum, mean, max or attend over a link"
-        report.add(f"{what} has no cell", key.where, hint)
-    per = fields.text(node.get("per"), f"per of {what}", report)
+        note(f"{what} has no cell", key.where, hint)
+    per = fields.text(node.get("per"), f"per of {what}")
     kinds = schema.members(per.text) if per else Kinds()
     if per and not kinds:
         allowed_kinds = (*schema.kinds, *schema.groups)
-        report.add(f"unknown kind '{per.text}'", per.where, suggest(per.text, allowed_kinds))
+        note(f"unknown kind '{per.text}'", per.where, suggest(per.text, allowed_kinds))
     draft = TypeDraft(number, key, node, per.text if per else "", kinds)
-    if condition := fields.text(node.get("where"), f"where of {what}", report):
-        draft.where = _conditions(condition, kinds, schema, report)
+    if condition := fields.text(node.get("where"), f"where of {what}"):
+        draft.where = _conditions(condition, kinds, schema)
     bound = node.get(reduction) if reduction else node.get("inputs")
-    inputs = fields.mapping(bound, f"{reduction or 'inputs'} of {what}", report)
+    inputs = fields.mapping(bound, f"{reduction or 'inputs'} of {what}")
     written = inputs.items if inputs else ()
     if reduction == ATTEND_KEY:
-        draft.reduction = read_attention(inputs or Mapping((), node.where), what, cells.dims, report)
+        draft.reduction = read_attention(inputs or Mapping((), node.where), what, cells.dims)
         written = tuple((k, v) for name in ATTENDED for k, v in written if k.text == name)
     elif reduction:
         draft.reduction = next(name for name in SIMPLE if name == reduction)
     for name, value in written:
-        if source := fields.text(value, f"input '{name.text}'", report):
+        if source := fields.text(value, f"input '{name.text}'"):
             draft.bindings[name.text] = (name, source)
         else:
             draft.whole = False
@@ -184,7 +183,7 @@ def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, cells: Cells
         draft.reduced = one if reduction == ATTEND_KEY else {name: name for name in draft.bindings}
         draft.outputs = dict.fromkeys(draft.reduced)
         if inputs and not inputs.items and reduction != ATTEND_KEY:
-            report.add(f"{what} has nothing to reduce", inputs.where, f"{reduction}: {{h: link.h}}")
+            note(f"{what} has nothing to reduce", inputs.where, f"{reduction}: {{h: link.h}}")
     draft.whole &= bool(found) and (inputs is not None or not reduction)
     return draft
 
@@ -194,7 +193,7 @@ def _computed_by(node: Mapping) -> list[str]:
     return [name for name in ("cell", *REDUCTIONS) if node.get(name) is not None]
 
 
-def _conditions(text: Scalar, kinds: Kinds, schema: Schema, report: Report) -> tuple[Where, ...]:
+def _conditions(text: Scalar, kinds: Kinds, schema: Schema) -> tuple[Where, ...]:
     conditions = []
     try:
         for condition in parse_conditions(text.text):
@@ -203,15 +202,15 @@ def _conditions(text: Scalar, kinds: Kinds, schema: Schema, report: Report) -> t
             allowed = schema.fields_of(kinds)
             if name in allowed and schema.fields[name].size:
                 hint = f"the data has {schema.fields[name].doc}: a condition compares whole numbers from 0"
-                report.add(f"field '{name}' holds floats", location, hint)
+                note(f"field '{name}' holds floats", location, hint)
             elif name in allowed and not schema.fields[name].text:
                 conditions.append(Where(name, condition.comparison, condition.value))
             elif name in allowed:
-                report.add(f"field '{name}' holds text", location, "a condition compares numbers")
+                note(f"field '{name}' holds text", location, "a condition compares numbers")
             elif kinds:
-                report.add(f"{kinds_text(kinds)} has no field '{name}'", location, suggest(name, allowed))
+                note(f"{kinds_text(kinds)} has no field '{name}'", location, suggest(name, allowed))
     except ExpressionError as problem:
-        problem.note(text, report)
+        problem.note(text)
     return tuple(conditions)
 
 
@@ -225,22 +224,22 @@ def kinds_text(kinds: Kinds) -> str:
 
 def _cell(draft: TypeDraft, cells: Cells) -> None:
     """Find the draft's cell, give it its sizes, and see that each of its inputs is bound."""
-    file, report = find_cell(draft, draft.node.get("cell"), cells), cells.report
+    file = find_cell(draft, draft.node.get("cell"), cells)
     if file is None:
         return
     for name in file.inputs:
         if name not in draft.bindings and draft.whole:
             key = draft.node.key("inputs") or draft.key
-            report.add(f"input '{name}' of {file.shown} is not bound", key.where, f"inputs: {{{name}: …}}")
+            note(f"input '{name}' of {file.shown} is not bound", key.where, f"inputs: {{{name}: …}}")
     for name, (key, _) in draft.bindings.items():
         if name not in file.inputs and draft.whole:
             hint = suggest(name, file.inputs) or "the cell has no inputs"
-            report.add(f"{file.shown} has no input '{name}'", key.where, hint)
+            note(f"{file.shown} has no input '{name}'", key.where, hint)
 
 
 def find_cell(draft: TypeDraft, node: Node | None, cells: Cells) -> CellFile | None:
     """Find the cell that `node` names, and give the draft its sizes and outputs; None where there is none."""
-    written = fields.text(node, "cell", cells.report)
+    written = fields.text(node, "cell")
     draft.file = file = cells.file(written) if written else None
     if file is None or written is None:
         draft.whole = False
@@ -257,8 +256,8 @@ def find_cell(draft: TypeDraft, node: Node | None, cells: Cells) -> CellFile | N
 
 def _sizes(draft: TypeDraft, file: CellFile, written: Scalar, cells: Cells) -> Names[str, int] | None:
     """The sizes by the cell's names: from the type's `dims`, else the model's; None where one is missing."""
-    dims, report = cells.dims, cells.report
-    own = fields.mapping(draft.node.get("dims"), f"dims of type '{draft.name}'", report)
+    dims = cells.dims
+    own = fields.mapping(draft.node.get("dims"), f"dims of type '{draft.name}'")
     given: dict[str, Node] = {}
     wanted = tuple(scalar.text for scalar in file.dims)
     for key, node in own.items if own else ():
@@ -266,18 +265,18 @@ def _sizes(draft: TypeDraft, file: CellFile, written: Scalar, cells: Cells) -> N
             given[key.text] = node
         elif not file.mistakes:
             hint = did_you_mean(key.text, wanted) or "the cell has no dims"
-            report.add(f"{file.shown} has no dim '{key.text}'", key.where, hint)
+            note(f"{file.shown} has no dim '{key.text}'", key.where, hint)
     outputs: dict[str, int | None] = {}
     for name in wanted:
         if name in given:
-            known = size(given[name], dims, f"dim '{name}'", report)
+            known = size(given[name], dims, f"dim '{name}'")
             outputs[name] = known.value if known else None
         elif name in dims:
             outputs[name] = dims[name]
         else:
             outputs[name] = None
             hint = f"set its size: dims: {{{name}: hidden}}"
-            report.add(f"dim '{name}' of {file.shown} has no size", written.where, hint)
+            note(f"dim '{name}' of {file.shown} has no size", written.where, hint)
     whole = {name: value for name, value in outputs.items() if value is not None}
     return whole if len(whole) == len(outputs) else None
 
@@ -289,40 +288,40 @@ ATTEND_OUTPUT = "y"
 _MASKS = ("mask", "where")
 
 
-def read_attention(node: Mapping, what: str, dims: Dims, report: Report) -> Attention:
+def read_attention(node: Mapping, what: str, dims: Dims) -> Attention:
     """The section's options; sources are read by who reads those of all types."""
     masks = [key for name in _MASKS if (key := node.key(name))]
     waived = [key.text for key in masks]
-    entries = ATTEND.entries(node, f"{ATTEND_KEY} of {what}", report, waived=waived, of=f" of {what}")
+    entries = ATTEND.entries(node, f"{ATTEND_KEY} of {what}", waived=waived, of=f" of {what}")
     for key in masks:
         hint = "neighbours are masked by the `where` of the types of keys and values, pairs by a link"
-        report.add(f"{ATTEND_KEY} of {what} has no {key.text} of its own", key.where, hint)
+        note(f"{ATTEND_KEY} of {what} has no {key.text} of its own", key.where, hint)
     written = entries.get("heads")
-    heads = size(written, dims, f"heads of {what}", report) if written else None
+    heads = size(written, dims, f"heads of {what}") if written else None
     scaled, score = entries.truth("scaled"), entries.word("score", "unknown score")
     added = score is not None and score.text == "added"
     if added and scaled and (key := node.key("scaled")):
-        report.add("only products are scaled", key.where, "leave it out, or the score")
+        note("only products are scaled", key.where, "leave it out, or the score")
     return Attention(heads.value if heads else 1, scaled is not False and not added, added)
 
 
 def check_shapes(
-    attention: Attention, shapes: Names[str, Shape | None], locations: Names[str, Scalar], report: Report
+    attention: Attention, shapes: Names[str, Shape | None], locations: Names[str, Scalar]
 ) -> None:
     """See that all are vectors, query and keys of one size, and that the heads divide them evenly."""
     keys = shapes["keys"] or shapes["query"]
     for name in ("query", "keys"):
         shape = shapes[name]
         if shape is not None and len(shape) != 1:
-            report.add(f"{name} must be vectors, not {list(shape)}", locations[name].where)
+            note(f"{name} must be vectors, not {list(shape)}", locations[name].where)
         elif shape is not None and shape != keys:
             message = f"the query has {list(shape)} numbers, the keys have {list(keys or ())}"
-            report.add(message, locations[name].where, "a score wants as many of both")
+            note(message, locations[name].where, "a score wants as many of both")
     for name in ("keys", "values"):
         shape = shapes[name]
         if shape is not None and len(shape) == 1 and shape[0] % attention.heads:
             message = f"{attention.heads} heads cannot share {shape[0]} numbers of {name} evenly"
-            report.add(message, locations[name].where, "take a number of heads that divides them")
+            note(message, locations[name].where, "take a number of heads that divides them")
     values = shapes["values"]
     if values is not None and len(values) != 1:
-        report.add(f"values must be vectors, not {list(values)}", locations["values"].where)
+        note(f"values must be vectors, not {list(values)}", locations["values"].where)

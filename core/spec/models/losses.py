@@ -26,7 +26,7 @@ from abw.core.spec.models.sources import Lookup, parse_source
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Node, Scalar, Sequence
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import note, report, suggest
 from abw.core.spec.text.sizes import ExpressionError, noting
 
 # The metrics of each kind of loss, the usual one first.
@@ -63,51 +63,46 @@ class Losses:
     resolver: Resolver
     outputs: Outputs
 
-    @property
-    def report(self) -> Report:
-        """Where mistakes are noted."""
-        return self.resolver.report
-
     def losses(self, node: Node | None, section: Keys) -> list[Loss]:
         """One or a list of them; `section` is where one is missed."""
         if node is None:
-            self.report.add("train has no 'loss'", section.where, "loss: {of: OUTPUT, target: FIELD}")
+            note("train has no 'loss'", section.where, "loss: {of: OUTPUT, target: FIELD}")
             return []
         found = [self._loss(item) for item in fields.items(node)]
         return [loss for loss in found if loss]
 
     def _loss(self, node: Node) -> Loss | None:
-        report, before = self.report, len(self.report)
-        keys = fields.mapping(node, "a loss", report)
+        before = len(report())
+        keys = fields.mapping(node, "a loss")
         if keys is None:
             return None
-        entries = LOSS.entries(keys, "a loss", report)
+        entries = LOSS.entries(keys, "a loss")
         of = entries.text("of")
         decision = self.outputs.decision(of.text) if of else None
         if of and decision and decision.how == "chance":
             if decision.limit:
-                report.add(f"'{of.text}' is decided by chance: there is nothing to learn", of.where)
+                note(f"'{of.text}' is decided by chance: there is nothing to learn", of.where)
             return None
         if of and of.text not in self.outputs.numbers:
-            report.add(f"no output is called '{of.text}'", of.where, suggest(of.text, self.outputs.numbers))
+            note(f"no output is called '{of.text}'", of.where, suggest(of.text, self.outputs.numbers))
             of = None
         elif of and not self.outputs.kinds[of.text]:
             return None  # the output was reported already
         usual: LossKind = "binary" if decision and decision.how == "over" else "cross-entropy"
-        kind = fields.choice(entries.get("kind"), "kind", LOSSES, report) or usual
+        kind = fields.choice(entries.get("kind"), "kind", LOSSES) or usual
         if decision and kind != usual:
             how = "whether a number is above another" if usual == "binary" else "one of several scores"
-            report.add(f"'{of and of.text}' decides {how}: its loss is of kind {usual}", keys.where)
-        weight = fields.number(entries.get("weight"), "weight", report)
+            note(f"'{of and of.text}' decides {how}: its loss is of kind {usual}", keys.where)
+        weight = fields.number(entries.get("weight"), "weight")
         target = self._target(entries.text("target"), self.outputs.kinds[of.text]) if of else None
         over = self._among(entries.text("over"), self.outputs.kinds[of.text]) if of else None
         shape = self.outputs.shapes[of.text] if of else None
         if of and shape is not None and len(shape) != 1:
-            report.add(f"output '{of.text}' has the shape {list(shape)}: a loss is of vectors", of.where)
+            note(f"output '{of.text}' has the shape {list(shape)}: a loss is of vectors", of.where)
         classes = self._classes(entries.get("classes"), kind, shape)
         if weight is not None and weight <= 0:
-            report.add("weight must be above 0", keys.where)
-        if of is None or target is None or len(report) > before:
+            note("weight must be above 0", keys.where)
+        if of is None or target is None or len(report()) > before:
             return None
         number = self.outputs.numbers[of.text]
         if decision and not self._told(target, keys):
@@ -121,12 +116,12 @@ class Losses:
         assert growth is not None
         if target.field in growth.decided:
             message = f"'{target.field}' is decided by the model: targets come from the data"
-            self.report.add(message, keys.where, "a field of the data")
+            note(message, keys.where, "a field of the data")
             return False
         every = next((hop.link for hop in target.hops if hop.link in growth.grown), None)
         if every:
             message = f"link '{every}' leads to what grows in all of an instance, which is not there yet"
-            self.report.add(message, keys.where, "a link of the vertex itself, which a clause gives it")
+            note(message, keys.where, "a link of the vertex itself, which a clause gives it")
             return False
         return True
 
@@ -140,24 +135,24 @@ class Losses:
                     name, path = decision.name, f"{kind.name}.{decision.name}"
                     message = f"decision '{name}' has no loss: a model that grows learns from the decisions"
                     hint = f"outputs: {{{name}: {path}}}, and a loss {{of: {name}, target: FIELD}}"
-                    self.report.add(f"{message} that its data tell", section.where, hint)
+                    note(f"{message} that its data tell", section.where, hint)
 
     def _classes(self, node: Node | None, kind: str, shape: Shape | None) -> tuple[float, ...]:
         if node is None:
             return ()
         if kind != "cross-entropy" or not isinstance(node, Sequence):
             hint = "classes: [1, 2.5, 1], with kind cross-entropy"
-            self.report.add("'classes' are the weights of classes, one a class", node.where, hint)
+            note("'classes' are the weights of classes, one a class", node.where, hint)
             return ()
-        found = [fields.number(item, "a class's weight", self.report) for item in node.items]
+        found = [fields.number(item, "a class's weight") for item in node.items]
         if shape is not None and len(found) != shape[0]:
-            self.report.add(f"there are {shape[0]} classes, and {len(found)} weights", node.where)
+            note(f"there are {shape[0]} classes, and {len(found)} weights", node.where)
         return tuple(weight for weight in found if weight is not None)
 
     def _target(self, text: Scalar | None, kinds: Kinds) -> Target | None:
         if text is None:
             return None
-        with noting(text, self.report):
+        with noting(text):
             return self._told_by(text.text, kinds)
         return None
 
@@ -194,7 +189,7 @@ class Losses:
             return Among(text.text, link=text.text)
         names = [*sorted(kinds), *(g for g, k in self.resolver.schema.groups.items() if k & kinds), *leading]
         message = f"'{text.text}' is neither a kind of these vertices nor a link of the instance to them"
-        self.report.add(message, text.where, suggest(text.text, names))
+        note(message, text.where, suggest(text.text, names))
         return None
 
     def metrics(self, node: Node | None, losses: list[Loss]) -> list[Metric]:
@@ -205,15 +200,14 @@ class Losses:
         return [metric for metric in found if metric]
 
     def _metric(self, node: Node, losses: list[Loss]) -> Metric | None:
-        report = self.report
-        entries = METRIC.entries(node, "a metric", report)
+        entries = METRIC.entries(node, "a metric")
         name = entries.name(node, "a metric", tuple(METRICS))
         names = {number: n for n, number in self.outputs.numbers.items()}
         of = entries.text("of")
         number = next((n for n, loss in enumerate(losses) if of and names[loss.output] == of.text), 0)
         if of and names[losses[number].output] != of.text:
             known = [names[loss.output] for loss in losses]
-            report.add(f"no loss is of '{of.text}'", of.where, suggest(of.text, known))
+            note(f"no loss is of '{of.text}'", of.where, suggest(of.text, known))
             return None
         loss = losses[number]
         over = self._among(entries.text("over"), self.outputs.kinds[names[loss.output]])
@@ -222,6 +216,6 @@ class Losses:
         fitting = _OF_KINDS[loss.kind]
         if name not in fitting:
             message = f"{name} is not a metric for losses of kind {loss.kind}"
-            report.add(message, node.where, f"one of: {', '.join(fitting)}")
+            note(message, node.where, f"one of: {', '.join(fitting)}")
             return None
         return Metric(name, number, over or loss.over)

@@ -21,7 +21,7 @@ from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.fields import Reach
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import note, suggest
 from abw.core.spec.text.sizes import noting
 
 # What no output can be called: in a .safetensors it is no tensor.
@@ -34,16 +34,16 @@ def read_outputs(
     tuple[tuple[str, tuple[tuple[int, int], ...]], ...], tuple[DecisionOutput, ...], dict[str, Answer]
 ]:
     """The results that nodes give, those that are decisions, and what some are given back as."""
-    drafts, report = resolver.drafts, resolver.report
+    drafts = resolver.drafts
     if node is not None and not node.items:
-        report.add("a model needs an output", node.where, "outputs: {name: type.output}")
+        note("a model needs an output", node.where, "outputs: {name: type.output}")
     users = []
     decisions = []
     answers = {}
     for key, value in node.items if node else ():
-        fields.name(key, "an output", report)
+        fields.name(key, "an output")
         if key.text == RESERVED:
-            report.add(f"'{RESERVED}' is a word of safetensors", key.where, "use another name")
+            note(f"'{RESERVED}' is a word of safetensors", key.where, "use another name")
         written = value if isinstance(value, Keys) else None
         plain = written is None or {key.text for key, _ in written.items} <= {"of", FIELDS}
         of = (written.get("of") or value) if written else value
@@ -54,17 +54,17 @@ def read_outputs(
                 answers[key.text] = Answer(fields=beside)
             continue
         if written:
-            written = ANSWER.check(written, f"output '{key.text}'", report)
+            written = ANSWER.check(written, f"output '{key.text}'")
             value = written.get("of") or Sequence((), written.where)
         items = fields.items(value)
         if not items and not (written and not written.get("of")):
-            report.add(f"output '{key.text}' names nothing", value.where)
+            note(f"output '{key.text}' names nothing", value.where)
         pairs = [_output(item, key, growth, resolver) for item in items]
         known = tuple(pair for pair in pairs if pair is not None)
         shapes = {tuple(drafts[t].outputs.values())[o] for t, o in known} - {None}
         if len(shapes) > 1:
             shown = ", ".join(str(list(shape or ())) for shape in sorted(shapes, key=str))
-            report.add(f"output '{key.text}' has several shapes: {shown}", key.where)
+            note(f"output '{key.text}' has several shapes: {shown}", key.where)
         users.append((key.text, known))
         if written:
             kinds = Kinds().union(*(drafts[t].kinds for t, _ in known))
@@ -74,11 +74,11 @@ def read_outputs(
 
 
 def _output(node: Node, key: Scalar, growth: Growth | None, resolver: Resolver) -> tuple[int, int] | None:
-    drafts, report = resolver.drafts, resolver.report
-    text = fields.text(node, f"output '{key.text}'", report)
+    drafts = resolver.drafts
+    text = fields.text(node, f"output '{key.text}'")
     if text is None:
         return None
-    with noting(text, report):
+    with noting(text):
         first, second = parse_reference(text.text, "an output is TYPE.OUTPUT")
         draft = named(drafts, first.text)
         if draft is None:
@@ -101,40 +101,38 @@ def read_answer(
     key: Scalar, node: Mapping, shape: Shape | None, kinds: Collection[str], resolver: Resolver, reach: Reach
 ) -> Answer:
     """What a mapping says of an output whose values have this shape, on vertices of these kinds."""
-    what, report = f"output '{key.text}'", resolver.report
-    entries = ANSWER.entries(node, what, report, of=f" of {what}")
+    what = f"output '{key.text}'"
+    entries = ANSWER.entries(node, what, of=f" of {what}")
     written, top = entries.text("as"), entries.integer("top") or 0
     form: Form = "label" if top else "values"
     form = next((name for name in get_args(Form) if written and written.text == name), form)
     if written and written.text not in FORMS:
         message = f"'{written.text}' is not a form of output"
-        report.add(message, written.where, suggest(written.text, FORMS))
+        note(message, written.where, suggest(written.text, FORMS))
     elif top and form != "label":
-        report.add("'top' are labels: as: label, or without 'as'", node.where)
+        note("'top' are labels: as: label, or without 'as'", node.where)
     if form != "values" and shape is not None and len(shape) != 1:
-        report.add(f"{what} has the shape {list(shape)}: only a vector has a label", key.where)
+        note(f"{what} has the shape {list(shape)}: only a vector has a label", key.where)
     size = shape[0] if shape and len(shape) == 1 else None
     if size is not None and top > size:
-        report.add(f"{what} has {size} labels, not {top}", node.where, "top: as many or fewer")
+        note(f"{what} has {size} labels, not {top}", node.where, "top: as many or fewer")
     names, path = _names(node.get("names"), what, resolver, reach)
     if names is not None and form == "values":
-        report.add("names are those of labels", node.where, "as: label, as: probabilities or top: 3")
+        note("names are those of labels", node.where, "as: label, as: probabilities or top: 3")
     if names is not None and size is not None and len(names) != size:
-        report.add(
-            f"{what} has {size} labels, and {len(names)} names", node.where, "one name a label, in order"
-        )
+        note(f"{what} has {size} labels, and {len(names)} names", node.where, "one name a label, in order")
     return Answer(form, top, names, read_beside(key, node, kinds, resolver), path)
 
 
 def read_beside(key: Scalar, node: Mapping, kinds: Collection[str], resolver: Resolver) -> tuple[str, ...]:
     """The fields that an output on vertices of these kinds wants beside its values."""
-    found, report = [], resolver.report
-    for name in _list(node.get(FIELDS), f"fields of output '{key.text}'", report):
+    found = []
+    for name in _list(node.get(FIELDS), f"fields of output '{key.text}'"):
         known = {kind: _beside(kind, resolver.schema) for kind in sorted(kinds)}
         missing = [kind for kind in known if name.text not in known[kind]]
         if missing:
             hint = suggest(name.text, known[missing[0]])
-            report.add(f"{missing[0]} has no field '{name.text}'", name.where, hint)
+            note(f"{missing[0]} has no field '{name.text}'", name.where, hint)
         found.append(name.text)
     return tuple(found)
 
@@ -153,36 +151,35 @@ def asked_beside(outputs: Mapping | None) -> frozenset[str]:
     return frozenset(item.text for item in items if isinstance(item, Scalar))
 
 
-def _list(node: Node | None, what: str, report: Report) -> list[Scalar]:
+def _list(node: Node | None, what: str) -> list[Scalar]:
     items = fields.items(node) if node else ()
-    return [text for text in (fields.text(item, what, report) for item in items) if text]
+    return [text for text in (fields.text(item, what) for item in items) if text]
 
 
 def _names(
     node: Node | None, what: str, resolver: Resolver, reach: Reach
 ) -> tuple[tuple[str, ...] | None, Path | None]:
     """What labels are called, and the file that says so."""
-    report = resolver.report
     if node is None:
         return None, None
     if isinstance(node, Sequence):
-        return tuple(name.text for name in _list(node, f"names of {what}", report)), None
-    written = fields.text(node, f"names of {what}", report)
+        return tuple(name.text for name in _list(node, f"names of {what}")), None
+    written = fields.text(node, f"names of {what}")
     if written is None:
         return None, None
     rows, path, tables = None, None, resolver.tables
     if written.text in tables:
         table = tables[written.text][1]
         if table is not None and table.vocab is None:
-            report.add(f"table '{written.text}' has no vocabulary", written.where, _NAMES)
+            note(f"table '{written.text}' has no vocabulary", written.where, _NAMES)
         rows = table.vocab.rows if table and table.vocab else None
-    elif path := reach.file(written, "the names", report):
+    elif path := reach.file(written, "the names"):
         if not path.suffix and not path.exists():
             near = did_you_mean(written.text, tuple(tables))
             hint = near if near.startswith("did you mean") else _NAMES
-            report.add(f"'{written.text}' is neither a table nor a file", written.where, hint)
+            note(f"'{written.text}' is neither a table nor a file", written.where, hint)
             return None, None
-        rows = read_vocabulary(path, written.where, report)
+        rows = read_vocabulary(path, written.where)
     if rows is None:
         return None, path
     called = {row: name for name, row in rows.items()}

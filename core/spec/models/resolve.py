@@ -23,7 +23,7 @@ from abw.core.ir.schema import Hop, Hops, Kinds, Schema
 from abw.core.spec.models.drafts import TypeDraft, kinds_text, named
 from abw.core.spec.models.sources import LinkPath, Lookup, PathStep, parse_source
 from abw.core.spec.text.document import Scalar
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import report, suggest
 from abw.core.spec.text.sizes import ExpressionError, noting
 
 HOLDS: Mapping[str, Callable[[int, int], bool]] = {
@@ -84,18 +84,17 @@ class Resolver:
     drafts: Sequence[TypeDraft]
     tables: Mapping[str, tuple[int, Table | None]]
     params: Mapping[str, tuple[int, Param | None]]
-    report: Report
     used: set[str] = field(default_factory=set)
     followed: set[str] = field(default_factory=set)
 
     def input(self, draft: TypeDraft, text: Scalar) -> list[Resolved] | None:
         """The alternatives of an input of `draft`; None where one of them is wrong."""
         resolved: list[Resolved] = []
-        before = len(self.report)
+        before = len(report())
         whole = False
-        with noting(text, self.report):
+        with noting(text):
             whole = self._alternatives(draft, text, resolved)
-        return resolved if whole and len(self.report) == before else None
+        return resolved if whole and len(report()) == before else None
 
     def _alternatives(self, draft: TypeDraft, text: Scalar, resolved: list[Resolved]) -> bool:
         """Resolve all alternatives. Errors: ExpressionError."""
@@ -108,7 +107,7 @@ class Resolver:
                 message = f"never reached: '{resolved[-1].text}' is always there"
                 raise ExpressionError(message, alternative.at, alternative.end - alternative.at)
             source: Source | None = None
-            with noting(text, self.report):
+            with noting(text):
                 if isinstance(alternative, Lookup):
                     source = self._lookup(draft, alternative, text)
                 else:
@@ -144,7 +143,7 @@ class Resolver:
         self.used.add(name)
         if name not in self.tables:
             hint = did_you_mean(name, tuple(self.tables)) or "declare it under tables"
-            lookup.table.error(f"unknown table '{name}'", hint).note(text, self.report)
+            lookup.table.error(f"unknown table '{name}'", hint).note(text)
         hops, last = self.field(draft.kinds, lookup.path), lookup.path.steps[-1]
         number, table = self.tables.get(name, (0, None))
         if table is None:

@@ -18,7 +18,7 @@ from abw.core.spec.models.weights import Owners
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Scalar
 from abw.core.spec.text.fields import Reach
-from abw.core.spec.text.report import Report
+from abw.core.spec.text.report import note
 from abw.core.spec.text.sizes import Dims, known_dims, resolve
 
 
@@ -45,52 +45,50 @@ class Declared:
         return (*self.cells.files, *vocabularies)
 
 
-def section(top: Mapping, name: str, report: Report) -> Mapping | None:
+def section(top: Mapping, name: str) -> Mapping | None:
     """A section that is a mapping."""
-    return fields.mapping(top.get(name), name, report)
+    return fields.mapping(top.get(name), name)
 
 
-def declared(
-    top: Mapping, kind: str, sizes: Names[str, int], reach: Reach, report: Report
-) -> tuple[Scalar | None, Declared]:
+def declared(top: Mapping, kind: str, sizes: Names[str, int], reach: Reach) -> tuple[Scalar | None, Declared]:
     """The name of a model or library (`kind`), and what it declares; `sizes` of dims go before the file's.
 
     Errors: AbwError for sizes of what is no dim.
     """
-    name = fields.text(top.get(kind), f"the {kind}'s name", report)
+    name = fields.text(top.get(kind), f"the {kind}'s name")
     if name:
-        fields.name(name, f"a {kind}", report)
-    written = section(top, "dims", report)
+        fields.name(name, f"a {kind}")
+    written = section(top, "dims")
     known_dims(sizes, tuple(key.text for key, _ in written.items) if written else ())
-    dims = resolve(written, sizes, report)
-    tables = read_tables(section(top, "tables", report), reach, dims, report)
-    params = _params(section(top, "params", report), dims, report)
-    _clashes(top, ("tables", "params", "types"), report)
-    cells = Cells(reach, dims, report, read_cells(section(top, "cells", report), report))
+    dims = resolve(written, sizes)
+    tables = read_tables(section(top, "tables"), reach, dims)
+    params = _params(section(top, "params"), dims)
+    _clashes(top, ("tables", "params", "types"))
+    cells = Cells(reach, dims, read_cells(section(top, "cells")))
     return name, Declared(tables, params, cells)
 
 
-def _params(node: Mapping | None, dims: Dims, report: Report) -> dict[str, tuple[int, Param | None]]:
+def _params(node: Mapping | None, dims: Dims) -> dict[str, tuple[int, Param | None]]:
     """Read the section `params`: each parameter and its number by name; None for one with mistakes."""
     params: dict[str, tuple[int, Param | None]] = {}
-    for key, value in fields.named(node, "params", "a parameter", report):
-        known = param(value, dims, f"parameter '{key.text}'", report)
+    for key, value in fields.named(node, "params", "a parameter"):
+        known = param(value, dims, f"parameter '{key.text}'")
         item = Param(key.text, shape(known[0]), known[1]) if known else None
         params[key.text] = (len(params), item)
     return params
 
 
-def _clashes(top: Mapping, sections: Sequence[str], report: Report) -> None:
+def _clashes(top: Mapping, sections: Sequence[str]) -> None:
     """Types, tables and parameters share one space of names."""
     taken: dict[str, str] = {}
     for section in sections:
         node = top.get(section)
         for key, _ in node.items if isinstance(node, Mapping) else ():
             if key.text in KEYWORDS:
-                report.add(f"'{key.text}' is a word of the language", key.where, "use another name")
+                note(f"'{key.text}' is a word of the language", key.where, "use another name")
             elif key.text in taken:
                 message = f"'{key.text}' is already defined under {taken[key.text]}"
-                report.add(message, key.where, "use another name")
+                note(message, key.where, "use another name")
             taken.setdefault(key.text, section)
 
 

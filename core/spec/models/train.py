@@ -18,7 +18,7 @@ from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Node
 from abw.core.spec.text.fields import Reach
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import note, report, suggest
 
 _INIT = re.compile(r"(?P<name>[a-z][a-z-]*)(\((?P<numbers>[^()]*)\))?")
 
@@ -37,12 +37,11 @@ def read_training(
     """
     if section is None:
         return None
-    report = resolver.report
-    before = len(report)
+    before = len(report())
     reader = Losses(resolver, outputs)
-    entries = TRAIN.entries(section, "train", report, waived=("loss",))
+    entries = TRAIN.entries(section, "train", waived=("loss",))
     losses = reader.losses(entries.get("loss"), section)
-    if len(report) == before:
+    if len(report()) == before:
         reader.undecided(losses, section)
     metrics = reader.metrics(entries.get("metric"), losses)
     vocabulary = entries.integer("vocabulary")
@@ -55,44 +54,42 @@ def read_training(
         asked=metric.where if (metric := section.key("metric")) else None,
         vocabulary=1 if vocabulary is None else vocabulary,
     )
-    return None if len(report) > before else made
+    return None if len(report()) > before else made
 
 
-def library_training(
-    section: Keys | None, names: Collection[str], reach: Reach, report: Report
-) -> Training | None:
+def library_training(section: Keys | None, names: Collection[str], reach: Reach) -> Training | None:
     """What the section of a library says, whose programs say the losses; None where there is none.
 
     `names` are those of parameters and tables.
     """
     if section is None:
         return None
-    return _made(LIBRARY_TRAIN.entries(section, "train", report), names, reach)
+    return _made(LIBRARY_TRAIN.entries(section, "train"), names, reach)
 
 
 def _made(entries: Entries, names: Collection[str], reach: Reach) -> Training:
     """What sections of models and libraries have alike."""
-    usual, report = Training((), ()), entries.report
+    usual = Training((), ())
     per = entries.word("per", hint="a step's loss is divided: instance or value")
     dev = entries.text("dev")
     epochs, batch, patience = (entries.integer(name) for name in ("epochs", "batch", "patience"))
     return Training(
         (),
         (),
-        _optimizer(entries.get("optimizer"), report),
-        _schedule(entries.get("schedule"), report),
+        _optimizer(entries.get("optimizer")),
+        _schedule(entries.get("schedule")),
         per is not None and per.text == "value",
         entries.amount("clip") or 0.0,
         inits=tuple(_inits(entries, names)),
         epochs=usual.epochs if epochs is None else epochs,
         batch=usual.batch if batch is None else batch,
         patience=usual.patience if patience is None else patience,
-        dev=reach.file(dev, "the dev data", report) if dev else None,
+        dev=reach.file(dev, "the dev data") if dev else None,
     )
 
 
-def _optimizer(node: Node | None, report: Report) -> Optimizer:
-    entries = OPTIMIZER.entries(node, "optimizer", report)
+def _optimizer(node: Node | None) -> Optimizer:
+    entries = OPTIMIZER.entries(node, "optimizer")
     name = entries.name(node, "optimizer", tuple(OPTIMIZERS))
     if name is None:
         return Optimizer()
@@ -103,7 +100,7 @@ def _optimizer(node: Node | None, report: Report) -> Optimizer:
             continue
         if option not in settings:
             owners = ", ".join(other for other, numbers in OPTIMIZERS.items() if option in numbers)
-            report.add(f"{name} has no {option}", key.where, f"{option} is of {owners}")
+            note(f"{name} has no {option}", key.where, f"{option} is of {owners}")
         most = 1.0 if option in ("momentum", "beta1", "beta2") else None
         value = entries.amount(option, below=most)
         if value is not None:
@@ -111,56 +108,56 @@ def _optimizer(node: Node | None, report: Report) -> Optimizer:
     return Optimizer(name, **settings)
 
 
-def _schedule(node: Node | None, report: Report) -> RateSchedule:
-    entries = SCHEDULE.entries(node, "schedule", report)
+def _schedule(node: Node | None) -> RateSchedule:
+    entries = SCHEDULE.entries(node, "schedule")
     name = entries.name(node, "schedule", SCHEDULES)
     warmup, factor = entries.integer("warmup"), entries.amount("factor")
     if entries.node and entries.get("factor") and name not in (None, "exponential"):
-        report.add(f"schedule {name} has no factor", entries.node.where, "it is of schedule exponential")
+        note(f"schedule {name} has no factor", entries.node.where, "it is of schedule exponential")
     usual = RateSchedule()
     return RateSchedule(name or "constant", warmup or 0, usual.factor if factor is None else factor)
 
 
 def _word_dropout(entries: Entries, tables: Mapping[str, tuple[int, Table | None]]) -> dict[int, float]:
-    found, report = {}, entries.report
+    found = {}
     for key, value in entries.items("word-dropout"):
-        chance = fields.amount(value, f"word-dropout of '{key.text}'", report, below=1.0)
+        chance = fields.amount(value, f"word-dropout of '{key.text}'", below=1.0)
         number, table = tables.get(key.text, (-1, None))
         if number < 0:
             hint = suggest(key.text, tables)
-            report.add(f"no table is called '{key.text}'", key.where, hint)
+            note(f"no table is called '{key.text}'", key.where, hint)
         elif table and table.vocab and table.unknown is None:
             hint = "unknown: WORD, or its row"
-            report.add(f"table '{key.text}' has no row for unknown words", key.where, hint)
+            note(f"table '{key.text}' has no row for unknown words", key.where, hint)
         elif chance is not None:
             found[number] = chance
     return found
 
 
 def _dropout(entries: Entries, inputs: Mapping[str, tuple[int, int]]) -> dict[tuple[int, int], float]:
-    found, report = {}, entries.report
+    found = {}
     for key, value in entries.items("dropout"):
-        chance = fields.amount(value, f"dropout of '{key.text}'", report, below=1.0)
+        chance = fields.amount(value, f"dropout of '{key.text}'", below=1.0)
         fitting = [slot for name, slot in inputs.items() if fnmatchcase(name, key.text)]
         if not fitting:
             hint = suggest(key.text, inputs) or "TYPE.INPUT, of a type with a cell"
-            report.add(f"dropout '{key.text}' fits no input of a cell", key.where, hint)
+            note(f"dropout '{key.text}' fits no input of a cell", key.where, hint)
         elif chance is not None:
             found.update(dict.fromkeys(fitting, chance))
     return found
 
 
 def _inits(entries: Entries, names: Collection[str]) -> list[Init]:
-    found, report = [], entries.report
+    found = []
     for key, value in entries.items("init"):
-        text = fields.text(value, f"init of '{key.text}'", report)
+        text = fields.text(value, f"init of '{key.text}'")
         if text is None:
             continue
         shown = [f"{n}(NUMBER)" if count else n for n, count in INITS.items()]
         match = _INIT.fullmatch(text.text)
         if not match or match["name"] not in INITS:
             hint = suggest(match["name"], INITS) if match else f"one of: {', '.join(shown)}"
-            report.add(f"'{text.text}' is no initialisation", text.where, hint)
+            note(f"'{text.text}' is no initialisation", text.where, hint)
             continue
         try:
             numbers = tuple(float(part) for part in (match["numbers"] or "").split(",") if part.strip())
@@ -168,10 +165,10 @@ def _inits(entries: Entries, names: Collection[str]) -> list[Init]:
             numbers = ()
         if len(numbers) != INITS[match["name"]] or not all(map(math.isfinite, numbers)):
             hint = f"one of: {', '.join(shown)}"
-            report.add(f"'{text.text}' has not the numbers that it takes", text.where, hint)
+            note(f"'{text.text}' has not the numbers that it takes", text.where, hint)
             continue
         if not any(fnmatchcase(name, key.text) for name in names):
             message = f"init '{key.text}' fits no parameter and no table"
-            report.add(message, key.where, suggest(key.text, names))
+            note(message, key.where, suggest(key.text, names))
         found.append(Init(key.text, match["name"], numbers))
     return found

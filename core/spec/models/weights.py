@@ -26,7 +26,7 @@ from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Node, Scalar, Sequence
 from abw.core.spec.text.fields import Reach
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import note, suggest
 from abw.core.spec.text.sizes import (
     EXPRESSION,
     Cursor,
@@ -55,9 +55,7 @@ class Owners:
     layers: Mapping[str, Names[str]]
 
 
-def read_weights(
-    top: Keys, given: Path | None, reach: Reach, owners: Owners, dims: Dims, report: Report
-) -> Weights:
+def read_weights(top: Keys, given: Path | None, reach: Reach, owners: Owners, dims: Dims) -> Weights:
     """The section of a model, written as a file's name or as `file`, `map` and `ignore`.
 
     The file `given` goes before the section's. Cost: linear in the section and the
@@ -66,53 +64,51 @@ def read_weights(
     key, node = top.key("weights"), top.get("weights")
     if node is None:
         return Weights(given, {}, (), None, None)
-    entries = WEIGHTS.entries(node, "weights", report)
+    entries = WEIGHTS.entries(node, "weights")
     if isinstance(node, Scalar):
-        file = fields.text(node, "weights", report)
+        file = fields.text(node, "weights")
     else:
-        fields.mapping(node, "weights", report)
-        file = fields.text(entries.get("file"), "file of the weights", report)
+        fields.mapping(node, "weights")
+        file = fields.text(entries.get("file"), "file of the weights")
     values: dict[str, Value] = {}
-    for name, text, where in _entries(entries.items("map"), owners, report):
+    for name, text, where in _entries(entries.items("map"), owners):
         if name in values:
-            report.add(f"'{name}' is mapped twice", where, "one value for each")
+            note(f"'{name}' is mapped twice", where, "one value for each")
         else:
-            with noting(text, report):
+            with noting(text):
                 values[name] = Value(_parse(text.text, dims), text.text, text.where)
-    ignore = _patterns(entries.get("ignore"), report)
+    ignore = _patterns(entries.get("ignore"))
     section = key.where if key else None
     if given or not file:
         return Weights(given, values, ignore, section, None)
-    path = reach.file(file, "the weights", report)
+    path = reach.file(file, "the weights")
     return Weights(path, values, ignore, section, file.where)
 
 
-def _patterns(node: Node | None, report: Report) -> tuple[str, ...]:
+def _patterns(node: Node | None) -> tuple[str, ...]:
     if node is None:
         return ()
     if isinstance(node, Sequence) and all(isinstance(item, Scalar) and item.text for item in node.items):
         return tuple(item.text for item in node.items if isinstance(item, Scalar))
-    report.add("ignore must be a list of tensors' names", node.where, "ignore: [decoder.*, step]")
+    note("ignore must be a list of tensors' names", node.where, "ignore: [decoder.*, step]")
     return ()
 
 
-def _entries(
-    items: Names[tuple[Scalar, Node]], owners: Owners, report: Report
-) -> Iterator[tuple[str, Scalar, Span]]:
+def _entries(items: Names[tuple[Scalar, Node]], owners: Owners) -> Iterator[tuple[str, Scalar, Span]]:
     """(name, its value as written, the key's place) for every parameter and table that the map names."""
     for key, value in (entry for item in items for entry in _layers(*item, owners)):
         what = f"'{key.text}'"
         owner, dot, single = key.text.partition(".")
         if key.text in owners.single or (dot and owner in owners.types):
-            if dot and not _owns(owner, single, key.where, owners, report):  # a table's name has no dot
+            if dot and not _owns(owner, single, key.where, owners):  # a table's name has no dot
                 continue
-            if text := fields.text(value, what, report):
+            if text := fields.text(value, what):
                 yield key.text, text, key.where
         elif key.text in owners.types:
-            yield from _of_type(key, value, owners, report)
+            yield from _of_type(key, value, owners)
         else:
             allowed = (*owners.single, *owners.types, *owners.layers)
-            report.add(f"{what} is no table, parameter or type", key.where, suggest(key.text, allowed))
+            note(f"{what} is no table, parameter or type", key.where, suggest(key.text, allowed))
 
 
 def _layers(key: Scalar, value: Node, owners: Owners) -> Iterator[tuple[Scalar, Node]]:
@@ -134,7 +130,7 @@ def _numbered(node: Node, layer: int) -> Node:
     return node
 
 
-def _of_type(key: Scalar, value: Node, owners: Owners, report: Report) -> Iterator[tuple[str, Scalar, Span]]:
+def _of_type(key: Scalar, value: Node, owners: Owners) -> Iterator[tuple[str, Scalar, Span]]:
     """What a type's entry says for each of its own parameters."""
     known = owners.types[key.text]
     if known is None:
@@ -142,17 +138,17 @@ def _of_type(key: Scalar, value: Node, owners: Owners, report: Report) -> Iterat
     own, shared = known
     if isinstance(value, Keys):
         for name, written in value.items:
-            if _owns(key.text, name.text, name.where, owners, report) and (
-                single := fields.text(written, f"'{key.text}.{name.text}'", report)
+            if _owns(key.text, name.text, name.where, owners) and (
+                single := fields.text(written, f"'{key.text}.{name.text}'")
             ):
                 yield f"{key.text}.{name.text}", single, name.where
-    elif text := fields.text(value, f"'{key.text}'", report):
+    elif text := fields.text(value, f"'{key.text}'"):
         if not own:
             why = "all of them are another type's" if shared else "its cell has none"
-            report.add(f"type '{key.text}' has no parameters of its own", key.where, why)
+            note(f"type '{key.text}' has no parameters of its own", key.where, why)
         elif "*" not in text.text:
             hint = f"'{text.text}*' for all, or {{{own[0]}: TENSOR, …}}"
-            report.add(f"'{text.text}' cannot be every parameter of type '{key.text}'", text.where, hint)
+            note(f"'{text.text}' cannot be every parameter of type '{key.text}'", text.where, hint)
         else:
             for param in own:
                 # the text differs from the file's, so that its parts have no places of their own there
@@ -160,7 +156,7 @@ def _of_type(key: Scalar, value: Node, owners: Owners, report: Report) -> Iterat
                 yield f"{key.text}.{param}", filled, key.where
 
 
-def _owns(owner: str, name: str, where: Span, owners: Owners, report: Report) -> bool:
+def _owns(owner: str, name: str, where: Span, owners: Owners) -> bool:
     known = owners.types[owner]
     if known is None:
         return False
@@ -169,9 +165,9 @@ def _owns(owner: str, name: str, where: Span, owners: Owners, report: Report) ->
         return True
     if name in shared:
         message = f"type '{owner}' shares its parameter '{name}' with another type"
-        report.add(message, where, "map it where it belongs")
+        note(message, where, "map it where it belongs")
     else:
-        report.add(f"type '{owner}' has no parameter '{name}'", where, suggest(name, own))
+        note(f"type '{owner}' has no parameter '{name}'", where, suggest(name, own))
     return False
 
 

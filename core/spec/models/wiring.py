@@ -25,7 +25,7 @@ from abw.core.spec.models.sources import parse_reference
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Scalar
-from abw.core.spec.text.report import suggest
+from abw.core.spec.text.report import note, report, suggest
 from abw.core.spec.text.sizes import ExpressionError
 
 # By type number and input: how it is written, and what it means.
@@ -49,7 +49,6 @@ def connect(resolver: Resolver) -> Wires:
 
 def _reduction(draft: TypeDraft, wires: Wires, resolver: Resolver) -> None:
     """A reduction follows the same links for all its inputs; what it reads of a vertex is there together."""
-    report = resolver.report
     first: tuple[NodeSource, dict[str, list[Conditions]]] | None = None
     for name in draft.bindings:
         single = isinstance(draft.reduction, Attention) and name == ATTENDED[QUERY]
@@ -65,22 +64,22 @@ def _reduction(draft: TypeDraft, wires: Wires, resolver: Resolver) -> None:
             hint = "link.output comes first, a default may follow: arcs.h or h0"
             if isinstance(source, FieldSource):
                 hint = "fields are reduced as the outputs of a type: of a cell that takes them"
-            report.add(message, location, hint)
+            note(message, location, hint)
             continue
         where = _vertices(draft, source, resolver)
         first = first or (source, where)
         if source.hops != first[0].hops:
             message = f"all inputs of {what} must follow the same links"
-            report.add(message, location, "make it two types")
+            note(message, location, "make it two types")
         elif any(not same_vertices(where[kind], first[1][kind]) for kind in where):
             message = f"what {what} reads must be there on the same vertices"
-            report.add(message, location, "types with the same kinds and conditions give it")
+            note(message, location, "types with the same kinds and conditions give it")
         elif isinstance(draft.reduction, Attention) and name != draft.reduced[ATTEND_OUTPUT] and found[1:]:
             hint = "the default after `or` of `values` applies without neighbours"
-            report.add(f"the {name} have no default", text.at(found[1].at, len(found[1].text)), hint)
+            note(f"the {name} have no default", text.at(found[1].at, len(found[1].text)), hint)
         elif draft.reduction in SPREADS and found[1:]:
             hint = "over one value and over none it is zeros"
-            report.add(f"{what} has no default", text.at(found[1].at, len(found[1].text)), hint)
+            note(f"{what} has no default", text.at(found[1].at, len(found[1].text)), hint)
 
 
 def _vertices(draft: TypeDraft, source: NodeSource, resolver: Resolver) -> dict[str, list[Conditions]]:
@@ -111,7 +110,7 @@ def _shape(item: Resolved, resolver: Resolver) -> Iterator[tuple[str, Shape | No
 
 def _reduced_shapes(wires: Wires, resolver: Resolver) -> None:
     """Give the inputs and outputs of reductions their shapes, which may come through other reductions."""
-    drafts, report = resolver.drafts, resolver.report
+    drafts = resolver.drafts
     waiting = [(d, name) for d in drafts if d.reduction for name in d.bindings if (d.number, name) in wires]
     progress = True
     while progress:
@@ -132,13 +131,13 @@ def _reduced_shapes(wires: Wires, resolver: Resolver) -> None:
                 waiting.remove((draft, "query"))
             locations = {name: text for name, (_, text) in draft.bindings.items()}
             shapes_of = {name: draft.ports.get(name) for name in ATTENDED}
-            check_shapes(draft.reduction, shapes_of, locations, report)
-    if len(report):
+            check_shapes(draft.reduction, shapes_of, locations)
+    if len(report()):
         return
     for draft, name in waiting:
         text, _ = wires[draft.number, name]
         message = f"'{draft.name}.{name}' has no shape: it reduces only itself"
-        report.add(message, text.where, "give it something else too, or a parameter as default")
+        note(message, text.where, "give it something else too, or a parameter as default")
 
 
 def _shapes(wires: Wires, resolver: Resolver) -> None:
@@ -156,9 +155,7 @@ def _shapes(wires: Wires, resolver: Resolver) -> None:
                 for giver, gives in _shape(item, resolver):
                     if text and gives is not None and shape != gives:
                         message = f"{what} wants {list(shape)}, {giver} gives {list(gives)}"
-                        resolver.report.add(
-                            message, text.at(item.at, len(item.text)), "check the dims of both"
-                        )
+                        note(message, text.at(item.at, len(item.text)), "check the dims of both")
 
 
 def _loops(wires: Wires, resolver: Resolver) -> None:
@@ -185,12 +182,12 @@ def _loops(wires: Wires, resolver: Resolver) -> None:
             names = " -> ".join(drafts[number].name for number in cycle)
             hint = "one of them must follow a link"
             message = f"types feed each other on the same vertex: {names}"
-            resolver.report.add(message, drafts[min(cycle)].key.where, hint)
+            note(message, drafts[min(cycle)].key.where, hint)
 
 
 def share(resolver: Resolver) -> tuple[tuple[Param, ...], dict[int, tuple[int, ...]]]:
     """The model's parameters, each once, and for each type the numbers of those that its cell uses."""
-    drafts, report = resolver.drafts, resolver.report
+    drafts = resolver.drafts
     asked: dict[tuple[int, str], tuple[int, str] | int] = {}
     locations: dict[tuple[int, str], Scalar] = {}
     for draft in drafts:
@@ -216,7 +213,7 @@ def share(resolver: Resolver) -> tuple[tuple[Param, ...], dict[int, tuple[int, .
             numbers[key] = numbers[target]
         else:
             names = " -> ".join(f"{drafts[number].name}.{name}" for number, name in (*seen, target))
-            report.add(f"no type owns this parameter: {names}", location.where, "one type must have its own")
+            note(f"no type owns this parameter: {names}", location.where, "one type must have its own")
             continue
         wanted = _param_shape(drafts[key[0]], key[1])
         shared = params[numbers[key]]
@@ -224,7 +221,7 @@ def share(resolver: Resolver) -> tuple[tuple[Param, ...], dict[int, tuple[int, .
             message = (
                 f"parameter '{key[1]}' wants {list(wanted or ())}, {shared.name} is {list(shared.shape)}"
             )
-            report.add(message, location.where, "shared parameters have one shape")
+            note(message, location.where, "shared parameters have one shape")
     return tuple(params), {
         draft.number: tuple(numbers.get((draft.number, param.name), 0) for param in draft.cell.params)
         for draft in drafts
@@ -239,16 +236,16 @@ def _param_shape(draft: TypeDraft, name: str) -> Shape | None:
 
 def _requests(draft: TypeDraft, resolver: Resolver) -> Iterator[tuple[str, Scalar, tuple[int, str] | int]]:
     """The parameters a type does not own: (parameter, place, (type number, parameter) or a model's own)."""
-    drafts, report = resolver.drafts, resolver.report
+    drafts = resolver.drafts
     node = draft.node.get("params")
     if node is None or draft.cell is None:
         return
     names = [param.name for param in draft.cell.params]
     types = {d.name for d in drafts}
-    if isinstance(node, Scalar) and (written := fields.text(node, "params", report)):
+    if isinstance(node, Scalar) and (written := fields.text(node, "params")):
         owner = named(drafts, written.text, draft)
         if owner is None:
-            report.add(f"unknown type '{written.text}'", written.where, suggest(written.text, types))
+            note(f"unknown type '{written.text}'", written.where, suggest(written.text, types))
         elif owner is draft and draft.layers:
             return  # the layer whose parameters all the layers have
         elif owner.cell:
@@ -257,14 +254,14 @@ def _requests(draft: TypeDraft, resolver: Resolver) -> Iterator[tuple[str, Scala
                     yield name, written, (owner.number, name)
                 else:
                     hint = "types with cells of the same parameters can share them all"
-                    report.add(f"type '{written.text}' has no parameter '{name}'", written.where, hint)
+                    note(f"type '{written.text}' has no parameter '{name}'", written.where, hint)
         return
-    keys: Keys | None = fields.mapping(node, f"params of type '{draft.name}'", report)
+    keys: Keys | None = fields.mapping(node, f"params of type '{draft.name}'")
     for key, value in keys.items if keys else ():
         if key.text not in names:
-            report.add(f"the cell has no parameter '{key.text}'", key.where, suggest(key.text, names))
+            note(f"the cell has no parameter '{key.text}'", key.where, suggest(key.text, names))
             continue
-        written = fields.text(value, f"parameter '{key.text}'", report)
+        written = fields.text(value, f"parameter '{key.text}'")
         if written is None:
             continue
         if written.text in resolver.params:
@@ -275,12 +272,12 @@ def _requests(draft: TypeDraft, resolver: Resolver) -> Iterator[tuple[str, Scala
             first, second = parse_reference(written.text)
         except ExpressionError:
             hint = suggest(written.text, resolver.params) or "write TYPE.PARAMETER"
-            report.add(f"unknown parameter '{written.text}'", written.where, hint)
+            note(f"unknown parameter '{written.text}'", written.where, hint)
             continue
         owner = named(drafts, first.text, draft)
         if owner is None:
             hint = suggest(first.text, types)
-            report.add(f"unknown type '{first.text}'", written.at(first.at, len(first.text)), hint)
+            note(f"unknown type '{first.text}'", written.at(first.at, len(first.text)), hint)
         elif owner.cell:
             params = [param.name for param in owner.cell.params]
             if second.text in params:
@@ -288,7 +285,7 @@ def _requests(draft: TypeDraft, resolver: Resolver) -> Iterator[tuple[str, Scala
                     yield key.text, written, (owner.number, second.text)
             else:
                 location = written.at(second.at, len(second.text))
-                report.add(
+                note(
                     f"type '{first.text}' has no parameter '{second.text}'",
                     location,
                     suggest(second.text, params),

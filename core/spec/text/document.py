@@ -16,7 +16,7 @@ import yaml
 
 from abw.core.base.errors import Problem, Span, missing_file
 from abw.core.base.files import why_no_file
-from abw.core.spec.text.report import Report
+from abw.core.spec.text.report import Report, note, report
 
 MAX_BYTES = 1_000_000
 # Nodes of a text of at most so many characters are kept.
@@ -96,17 +96,17 @@ class Sequence:
 Node = Scalar | Mapping | Sequence
 
 
-def read(path: Path, report: Report, asked: Span | None = None) -> Node | None:
-    """The node at the top of a YAML file; None, with the problems in `report`, where there is none.
+def read(path: Path, asked: Span | None = None) -> Node | None:
+    """The node at the top of a YAML file; None, with the problems noted, where there is none.
 
     `asked` is the place that names the file. Cost: linear in the file (at most 1 MB); nothing
     where a small one was read before.
     """
-    text = _text(path, report, asked)
+    text = _text(path, asked)
     if text is None:
         return None
     node, problems = (_composed if len(text) <= MAX_KEPT else _compose)(str(path), text)
-    report.extend(problems)
+    report().extend(problems)
     return node
 
 
@@ -137,28 +137,28 @@ def _compose(file: str, text: str) -> tuple[Node | None, tuple[Problem, ...]]:
 _composed = lru_cache(maxsize=128)(_compose)
 
 
-def _text(path: Path, report: Report, asked: Span | None) -> str | None:
+def _text(path: Path, asked: Span | None) -> str | None:
     try:
         if found := why_no_file(path):
-            report.add(f"{path} is {found}, not a file", asked)
+            note(f"{path} is {found}, not a file", asked)
             return None
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        report.add(f"there is no file {path}", asked, missing_file(path))
+        note(f"there is no file {path}", asked, missing_file(path))
         return None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        report.add(f"cannot read {str(path)!r}: {reason}", asked)
+        note(f"cannot read {str(path)!r}: {reason}", asked)
         return None
     if len(data) > MAX_BYTES:
-        report.add(f"{path} is too large to be a spec (more than {MAX_BYTES:,} bytes)", asked)
+        note(f"{path} is too large to be a spec (more than {MAX_BYTES:,} bytes)", asked)
         return None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        report.add("not UTF-8", Span(str(path), line), "save the file as UTF-8 text")
+        note("not UTF-8", Span(str(path), line), "save the file as UTF-8 text")
         return None
 
 

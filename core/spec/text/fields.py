@@ -14,7 +14,7 @@ from typing import TypeVar
 from abw.core.base.errors import Span
 from abw.core.base.files import why_no_file
 from abw.core.spec.text.document import COMMAS, Mapping, Node, Scalar, Sequence
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import note, suggest
 
 Name = TypeVar("Name", bound=str)
 
@@ -29,21 +29,20 @@ WORD = re.compile(r"[^\W\d]\w*")
 LONGEST = 100
 
 
-def mapping(node: Node | None, what: str, report: Report) -> Mapping | None:
+def mapping(node: Node | None, what: str) -> Mapping | None:
     """A mapping; nothing where there is no node."""
     if node is None or isinstance(node, Mapping):
         return node
     if isinstance(node, Scalar) and node.plain and node.text in ("", "~", "null"):
-        report.add(f"{what} is empty", node.where, "leave the key out, or write name: value below it")
+        note(f"{what} is empty", node.where, "leave the key out, or write name: value below it")
     else:
-        report.add(f"{what} must be a mapping (name: value)", node.where)
+        note(f"{what} must be a mapping (name: value)", node.where)
     return None
 
 
 def keys(
     node: Mapping,
     what: str,
-    report: Report,
     required: Collection[str] = (),
     optional: Collection[str] = (),
     where: Span | None = None,
@@ -58,16 +57,16 @@ def keys(
         if key.text in allowed:
             items.append((key, value))
         elif not _bare(key, value):
-            report.add(f"unknown key '{key.text}' in {what}", key.where, suggest(key.text, allowed))
+            note(f"unknown key '{key.text}' in {what}", key.where, suggest(key.text, allowed))
             meant = [name for name in get_close_matches(key.text, allowed, n=1) if not node.key(name)]
             items.append((replace(key, text=meant[0]) if meant else key, value))
         elif not torn:
-            report.add(f"key '{key.text}' in {what} has no value", key.where, COMMAS)
+            note(f"key '{key.text}' in {what} has no value", key.where, COMMAS)
             torn = True
     found = replace(node, items=tuple(items))
     for name in required:
         if found.get(name) is None:
-            report.add(f"{what} has no '{name}'", where or node.where)
+            note(f"{what} has no '{name}'", where or node.where)
     return found
 
 
@@ -77,12 +76,12 @@ def items(node: Node) -> tuple[Node, ...]:
 
 
 def named(
-    node: Node | None, section: str, what: str, report: Report, pattern: re.Pattern[str] = NAME
+    node: Node | None, section: str, what: str, pattern: re.Pattern[str] = NAME
 ) -> Iterator[tuple[Scalar, Node]]:
     """Yield the entries of a section whose keys can be the names of `what`."""
-    written = mapping(node, section, report)
+    written = mapping(node, section)
     for key, value in written.items if written else ():
-        if name(key, what, report, pattern):
+        if name(key, what, pattern):
             yield key, value
 
 
@@ -92,25 +91,25 @@ def _bare(key: Scalar, value: Node) -> bool:
     return isinstance(value, Scalar) and value.plain and not value.text and behind[:1] in (",", "}")
 
 
-def text(node: Node | None, what: str, report: Report) -> Scalar | None:
+def text(node: Node | None, what: str) -> Scalar | None:
     """A text that is not empty."""
     if node is None:
         return None
     if isinstance(node, Scalar) and node.text and not (node.plain and node.text in ("~", "null")):
         return node
-    report.add(f"{what} must be a text", node.where)
+    note(f"{what} must be a text", node.where)
     return None
 
 
-def integer(node: Node | None, what: str, report: Report, least: int = 1) -> int | None:
+def integer(node: Node | None, what: str, least: int = 1) -> int | None:
     """A plain decimal number from `least` to 2^31 - 1."""
     if node is None:
         return None
     number = plain_integer(node)
     if number is None:
-        report.add(f"{what} must be a whole number", node.where, _number_hint(node))
+        note(f"{what} must be a whole number", node.where, _number_hint(node))
     elif not least <= number <= MOST:
-        report.add(f"{what} must be from {least:,} to {MOST:,}", node.where)
+        note(f"{what} must be from {least:,} to {MOST:,}", node.where)
         return None
     return number
 
@@ -122,7 +121,7 @@ def plain_integer(node: Node) -> int | None:
     return None
 
 
-def number(node: Node | None, what: str, report: Report) -> float | None:
+def number(node: Node | None, what: str) -> float | None:
     """A finite number."""
     if node is None:
         return None
@@ -130,40 +129,40 @@ def number(node: Node | None, what: str, report: Report) -> float | None:
         value = float(node.text)
         if math.isfinite(value):
             return value
-    report.add(f"{what} must be a number", node.where, _number_hint(node))
+    note(f"{what} must be a number", node.where, _number_hint(node))
     return None
 
 
-def amount(node: Node | None, what: str, report: Report, below: float | None = None) -> float | None:
+def amount(node: Node | None, what: str, below: float | None = None) -> float | None:
     """A finite number from 0 on."""
-    value = number(node, what, report)
+    value = number(node, what)
     if value is None or node is None:
         return None
     if value < 0 or (below is not None and value >= below):
         most = f" and below {below:g}" if below is not None else ""
-        report.add(f"{what} must be 0 or more{most}", node.where)
+        note(f"{what} must be 0 or more{most}", node.where)
         return None
     return value
 
 
-def choice(node: Node | None, what: str, known: tuple[Name, ...], report: Report) -> Name | None:
+def choice(node: Node | None, what: str, known: tuple[Name, ...]) -> Name | None:
     """One of some words."""
-    found = text(node, what, report)
+    found = text(node, what)
     for word in known:
         if found and found.text == word:
             return word
     if found:
-        report.add(f"{what} cannot be '{found.text}'", found.where, suggest(found.text, known))
+        note(f"{what} cannot be '{found.text}'", found.where, suggest(found.text, known))
     return None
 
 
-def truth(node: Node | None, what: str, report: Report) -> bool | None:
+def truth(node: Node | None, what: str) -> bool | None:
     """true or false."""
     if node is None:
         return None
     if isinstance(node, Scalar) and node.plain and node.text in ("true", "false"):
         return node.text == "true"
-    report.add(f"{what} must be true or false", node.where)
+    note(f"{what} must be true or false", node.where)
     return None
 
 
@@ -173,33 +172,33 @@ def _number_hint(node: Node) -> str:
     return ""
 
 
-def name(key: Scalar, what: str, report: Report, pattern: re.Pattern[str] = NAME) -> bool:
+def name(key: Scalar, what: str, pattern: re.Pattern[str] = NAME) -> bool:
     """Whether a text can be a name: one that expressions refer to, and that can be part of a file's name."""
     if not pattern.fullmatch(key.text):
         signs = "letters, digits, '_'" + (" and '-'" if pattern is NAME else "")
         hint = f"a name has {signs}, and begins with a letter or '_'"
-        report.add(f"{key.text!r} cannot be the name of {what}", key.where, hint)
+        note(f"{key.text!r} cannot be the name of {what}", key.where, hint)
         return False
     if len(key.text.encode()) > LONGEST:
-        report.add(f"the name of {what} is too long", key.where, f"{LONGEST} bytes at most")
+        note(f"the name of {what} is too long", key.where, f"{LONGEST} bytes at most")
         return False
     return True
 
 
-def names(node: Node | None, what: str, report: Report) -> tuple[Scalar, ...]:
+def names(node: Node | None, what: str) -> tuple[Scalar, ...]:
     """A list of names, each once."""
     if node is None:
         return ()
     if not isinstance(node, Sequence):
-        report.add(f"{what} must be a list: [a, b]", node.where)
+        note(f"{what} must be a list: [a, b]", node.where)
         return ()
     entries: dict[str, Scalar] = {}
     for item in node.items:
         if not isinstance(item, Scalar):
-            report.add(f"{what} must be a list of names", item.where)
-        elif name(item, "a dim", report, WORD):
+            note(f"{what} must be a list of names", item.where)
+        elif name(item, "a dim", WORD):
             if item.text in entries:
-                report.add(f"'{item.text}' is there twice", item.where)
+                note(f"'{item.text}' is there twice", item.where)
             entries.setdefault(item.text, item)
     return tuple(entries.values())
 
@@ -214,7 +213,7 @@ class Reach:
     folder: Path
     outside: bool = False
 
-    def file(self, named: Scalar, what: str, report: Report) -> Path | None:
+    def file(self, named: Scalar, what: str) -> Path | None:
         """The path that a spec names, whether or not a file is there; None, with the problem in `report`,
         where it leads out of the folder or to what is no regular file.
         """
@@ -223,12 +222,12 @@ class Reach:
             inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.folder))
             if not self.outside and not inside:
                 message = f"{what} {path} is outside the spec's folder {self.folder.absolute()}"
-                report.add(message, named.where, HINT)
+                note(message, named.where, HINT)
             elif found := why_no_file(path):
-                report.add(f"{what} {path} is {found}, not a file", named.where)
+                note(f"{what} {path} is {found}, not a file", named.where)
             else:
                 return path
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            report.add(f"cannot read {str(path)!r}: {reason}", named.where)
+            note(f"cannot read {str(path)!r}: {reason}", named.where)
         return None

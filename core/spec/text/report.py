@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TypeVar
 
@@ -101,6 +103,31 @@ class Report:
         if found is None:
             raise AbwError(f"{path} is no {what}")
         return found
+
+
+_OPEN: ContextVar[Report] = ContextVar("report")
+
+
+@contextmanager
+def reporting() -> Iterator[Report]:
+    """Collect the mistakes that are noted while a spec is read in the block, or in a function."""
+    found = Report()
+    before = _OPEN.set(found)
+    try:
+        yield found
+    finally:
+        _OPEN.reset(before)
+
+
+def report() -> Report:
+    """The mistakes of what is read now (`reporting`); elsewhere none are kept."""
+    found = _OPEN.get(None)
+    return Report() if found is None else found
+
+
+def note(message: str, where: Span | None = None, hint: str = "") -> None:
+    """Note a mistake in what is read now."""
+    report().add(message, where, hint)
 
 
 def suggest(name: str, allowed: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from abw.core.base.errors import AbwError, Problem
 from abw.core.ir.shapes import MOST_NUMBERS, Size, Sizes
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import note, report, suggest
 
 T = TypeVar("T")
 
@@ -76,20 +76,20 @@ class ExpressionError(Exception):
         self.length = length
         self.hint = hint
 
-    def note(self, text: Scalar, report: Report) -> None:
+    def note(self, text: Scalar) -> None:
         """Add this to the problems of the text's file."""
         if self.message:
             where = text.where if self.at is None else text.at(self.at, self.length)
-            report.add(self.message, where, self.hint)
+            note(self.message, where, self.hint)
 
 
 @contextmanager
-def noting(text: Scalar, report: Report) -> Iterator[None]:
+def noting(text: Scalar) -> Iterator[None]:
     """Note what is wrong with a text, and end the block there."""
     try:
         yield
     except ExpressionError as problem:
-        problem.note(text, report)
+        problem.note(text)
 
 
 def tokenize(text: str, pattern: re.Pattern[str]) -> list[Token]:
@@ -233,13 +233,13 @@ def _bounded(value: int, at: int) -> int:
     return value
 
 
-def size(node: Node, dims: Dims, what: str, report: Report, most: int = LARGEST) -> Size | None:
+def size(node: Node, dims: Dims, what: str, most: int = LARGEST) -> Size | None:
     """A size from 1 to `most`, written as a number or an expression."""
     if not isinstance(node, Scalar) or not node.text:
-        report.add(f"{what} must be a size", node.where, "a number, a dim, or an expression: 2 * hidden")
+        note(f"{what} must be a size", node.where, "a number, a dim, or an expression: 2 * hidden")
         return None
     value = None
-    with noting(node, report):
+    with noting(node):
         cursor = Cursor(tokenize(node.text, EXPRESSION))
         found = expression(cursor, dims)
         cursor.finish("an operator")
@@ -247,20 +247,18 @@ def size(node: Node, dims: Dims, what: str, report: Report, most: int = LARGEST)
     if value is None:
         return None
     if not 1 <= value <= most:
-        report.add(f"{what} is {value}: a size is from 1 to {most:,}", node.where)
+        note(f"{what} is {value}: a size is from 1 to {most:,}", node.where)
         return None
     return Size(value, " ".join(node.text.split()))
 
 
-def sizes(node: Node, dims: Dims, what: str, report: Report) -> Sizes | None:
+def sizes(node: Node, dims: Dims, what: str) -> Sizes | None:
     """A shape: one size (a vector) or a list of one or two (a matrix: rows, columns)."""
     items = node.items if isinstance(node, Sequence) else (node,)
     if not 1 <= len(items) <= 2:
-        report.add(
-            f"{what} must have one size or two", node.where, "a vector: hidden; a matrix: [hidden, embed]"
-        )
+        note(f"{what} must have one size or two", node.where, "a vector: hidden; a matrix: [hidden, embed]")
         return None
-    numbers = [size(item, dims, what, report) for item in items]
+    numbers = [size(item, dims, what) for item in items]
     known = tuple(item for item in numbers if item is not None)
     if len(known) < len(numbers):
         return None
@@ -268,8 +266,8 @@ def sizes(node: Node, dims: Dims, what: str, report: Report) -> Sizes | None:
     if math.prod(whole) > MOST_NUMBERS:
         message = f"{what} would hold {math.prod(whole):,} numbers; at most {MOST_NUMBERS:,} do"
         problem = Problem(message, node.where, "choose smaller sizes")
-        report.extend([problem])
-        report.large[problem] = whole
+        report().extend([problem])
+        report().large[problem] = whole
         return None
     return known
 
@@ -285,33 +283,33 @@ def known_dims(given: Names[str, int], names: tuple[str, ...]) -> None:
             raise AbwError(f"dim '{name}' cannot be {value}", hint=hint, exit_code=2)
 
 
-def too_large(node: Mapping | None, dims: Dims, given: Names[str, int], report: Report) -> None:
+def too_large(node: Mapping | None, dims: Dims, given: Names[str, int]) -> None:
     """Tell of the largest dim, in place of all that is too large by it; `given` go before the file's."""
     known = {name: value for name, value in dims.items() if value is not None}
-    if not report.large or not known:
+    if not report().large or not known:
         return
     name = max(known, key=lambda name: known[name])
     value, most = known[name], LARGEST
-    for sizes in report.large.values():
+    for sizes in report().large.values():
         both = sum(size % value == 0 for size in sizes)
         if value == 1 or not both:
             return  # it is not by a dim
         most = min(most, int(value * (MOST_NUMBERS / math.prod(sizes)) ** (1 / both)))
-    first, *others = report.large
+    first, *others = report().large
     what = f"{first.message.partition(';')[0]}{f', and {len(others)} more too many' if others else ''}"
     where = next((v.where for k, v in node.items if k.text == name), None) if node else None
     message = f"dim '{name}' is too large ({value:,}): {what}"
-    report.blame(
+    report().blame(
         Problem(message, None if name in given else where, f"the largest that fits is about {most:,}")
     )
 
 
-def resolve(node: Mapping | None, given: Names[str, int], report: Report) -> dict[str, int | None]:
+def resolve(node: Mapping | None, given: Names[str, int]) -> dict[str, int | None]:
     """The sizes of a model's dims, which may be expressions over each other; `given` go before the file's.
 
     Cost: linear in the dims and their mentions.
     """
-    written = {key.text: value for key, value in fields.named(node, "dims", "a dim", report, fields.WORD)}
+    written = {key.text: value for key, value in fields.named(node, "dims", "a dim", fields.WORD)}
     mentions = {
         name: dict.fromkeys(
             token.text
@@ -324,13 +322,13 @@ def resolve(node: Mapping | None, given: Names[str, int], report: Report) -> dic
         order = tuple(TopologicalSorter(mentions).static_order())
     except CycleError as error:
         cycle: list[str] = error.args[1]
-        report.add(f"dims depend on each other: {' -> '.join(reversed(cycle))}", written[cycle[0]].where)
+        note(f"dims depend on each other: {' -> '.join(reversed(cycle))}", written[cycle[0]].where)
         return {name: given.get(name) for name in written}
     values: dict[str, int | None] = dict.fromkeys(written)
     for name in order:
         if name in given:
             values[name] = given[name]
         else:
-            known = size(written[name], values, f"dim '{name}'", report)
+            known = size(written[name], values, f"dim '{name}'")
             values[name] = known.value if known else None
     return {name: values[name] for name in written}

@@ -9,14 +9,14 @@ import pytest
 from abw.core.base.errors import SpecError
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, read
-from abw.core.spec.text.report import Report
+from abw.core.spec.text.report import Report, reporting
 
 
 def load(tmp_path: Path, data: bytes | str) -> tuple[Node | None, Report]:
     path = tmp_path / "x.yaml"
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    report = Report()
-    return read(path, report), report
+    with reporting() as report:
+        return read(path), report
 
 
 def problems(report: Report) -> list[tuple[str, int, int]]:
@@ -87,22 +87,22 @@ def test_not_utf8(tmp_path: Path) -> None:
 
 def test_a_missing_file_names_its_neighbour(tmp_path: Path) -> None:
     (tmp_path / "lattice.yaml").write_text("a: 1")
-    report = Report()
-    assert read(tmp_path / "latice.yaml", report) is None
+    with reporting() as report:
+        assert read(tmp_path / "latice.yaml") is None
     with pytest.raises(
         SpecError, match=r"there is no file .*latice.yaml\n  hint: did you mean 'lattice.yaml'\?"
     ):
         report.check()
-    report = Report()
-    assert read(tmp_path / "nowhere" / "a.yaml", report) is None
+    with reporting() as report:
+        assert read(tmp_path / "nowhere" / "a.yaml") is None
     with pytest.raises(SpecError, match=r"there is no folder .*nowhere"):
         report.check()
 
 
 def test_a_folder_and_a_nul_in_the_name(tmp_path: Path) -> None:
-    report = Report()
-    assert read(tmp_path, report) is None
-    assert read(tmp_path / "a\0b", report) is None
+    with reporting() as report:
+        assert read(tmp_path) is None
+        assert read(tmp_path / "a\0b") is None
     first, second = problems(report)
     assert first[0].endswith("is a folder, not a file")
     assert "a\\x00b" in second[0]
@@ -191,11 +191,12 @@ def test_scalars_mean_what_yaml_1_2_says(tmp_path: Path) -> None:
     whole = [12, None, None, None, None, None, None, None, None, None, None, None]
     numbers = [12.0, -3.0, 12.0, None, None, 1.5, 1e-3, 0.5, None, None, None, 12345678901234567890.0]
     for text, integer, number in zip(texts, whole, numbers, strict=True):
-        node, report = load(tmp_path, f"a: {text}")
+        node, _ = load(tmp_path, f"a: {text}")
         assert isinstance(node, Mapping)
-        assert fields.integer(node.get("a"), "a", report) == integer
+        with reporting() as report:
+            assert fields.integer(node.get("a"), "a") == integer
         assert bool(len(report)) == (integer is None)
-        assert fields.number(node.get("a"), "a", Report()) == number
+        assert fields.number(node.get("a"), "a") == number
     node, report = load(tmp_path, "on: yes\n")
     assert isinstance(node, Mapping)
     key, value = node.items[0]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from abw.core.base.errors import Span
 from abw.core.spec.models.tables import read_vocabulary
-from abw.core.spec.text.report import Report
+from abw.core.spec.text.report import reporting
 from tests.core.spec.writing import Folder, edited
 
 TREES = """\
@@ -36,8 +36,8 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 
 def problems(path: Path) -> list[tuple[str, Span | None]]:
-    report = Report()
-    assert read_vocabulary(path, ASKED, report) is None or len(report)
+    with reporting() as report:
+        assert read_vocabulary(path, ASKED) is None or len(report)
     with pytest.raises(Exception) as caught:
         report.check()
     return [(p.message, p.where) for p in caught.value.problems]  # type: ignore[attr-defined]
@@ -55,8 +55,8 @@ def test_every_form_gives_each_word_its_row(
         written(folder, "list.json", json.dumps(words)),
         written(folder, "rows.json", json.dumps(backwards, ensure_ascii=False)),
     ):
-        report = Report()
-        assert read_vocabulary(path, ASKED, report) == expected
+        with reporting() as report:
+            assert read_vocabulary(path, ASKED) == expected
         assert not len(report)
 
 

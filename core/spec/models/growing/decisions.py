@@ -10,7 +10,7 @@ from abw.core.spec.models.growing.clauses import WrittenChoice, parse_choice
 from abw.core.spec.models.growing.places import Scope, Scopes
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import note, suggest
 from abw.core.spec.text.sizes import ExpressionError, noting
 
 # How one of several scores is chosen, or some are.
@@ -36,12 +36,11 @@ def decisions_of(
 def _decision(
     kind: GrowingKind, name: Scalar, value: Node, clauses: list[Mapping], scopes: Scopes
 ) -> Decision | None:
-    report = scopes.report
-    written = _written(name, value, report)
+    written = _written(name, value)
     if written is None:
         return None
     how, text, allowed = written
-    with noting(text, report):
+    with noting(text):
         choice = parse_choice(text.text, how)
         if choice.type is None:
             scopes.counts[kind.name, name.text] = 2
@@ -53,9 +52,9 @@ def _decision(
             if len(names) != count:
                 message = f"{scores} has {count:,} numbers, and 'allow' names {len(names)}"
                 hint = "one test for each number, in order"
-                ExpressionError(message, choice.at, len(scores), hint).note(text, report)
+                ExpressionError(message, choice.at, len(scores), hint).note(text)
             scope = Scope(kind.kinds, early=True)
-            conditions = [fields.text(item, f"allow of '{a.text}'", report) for a, item in allowed.items]
+            conditions = [fields.text(item, f"allow of '{a.text}'") for a, item in allowed.items]
             tests = tuple(scopes.tests(scope, c) if c else () for c in conditions)
         elif choice.how in _SCORED:
             names = _checked_rows(kind, name.text, count, scores, clauses, scopes)
@@ -65,23 +64,23 @@ def _decision(
     return None
 
 
-def _written(name: Scalar, value: Node, report: Report) -> tuple[str, Scalar, Mapping | None] | None:
+def _written(name: Scalar, value: Node) -> tuple[str, Scalar, Mapping | None] | None:
     """How a decision is made where that is a key, what it reads, and its section `allow`."""
     if not isinstance(value, Mapping):
-        text = fields.text(value, f"decision '{name.text}'", report)
+        text = fields.text(value, f"decision '{name.text}'")
         return ("", text, None) if text else None
-    value = CHOICE.check(value, f"decision '{name.text}'", report, name.where)
+    value = CHOICE.check(value, f"decision '{name.text}'", name.where)
     ways = [h for h in _SCORED if value.get(h) is not None]
     if not ways:
-        report.add(f"decision '{name.text}' has no argmax", name.where, "{argmax: T.o, allow: {…}}")
+        note(f"decision '{name.text}' has no argmax", name.where, "{argmax: T.o, allow: {…}}")
         return None
     how = ways[0]
     if len(ways) > 1 and (other := value.key(ways[1])):
         message = f"decision '{name.text}' has {how} and {ways[1]}"
-        report.add(message, other.where, "one of the two chooses: leave out the other")
+        note(message, other.where, "one of the two chooses: leave out the other")
         return None
-    allowed = fields.mapping(value.get("allow"), f"allow of '{name.text}'", report)
-    text = fields.text(value.get(how), how, report)
+    allowed = fields.mapping(value.get("allow"), f"allow of '{name.text}'")
+    text = fields.text(value.get(how), how)
     return (how, text, allowed) if text else None
 
 
@@ -121,7 +120,7 @@ def _checked_rows(
     kind: GrowingKind, name: str, count: int, scores: str, clauses: list[Mapping], scopes: Scopes
 ) -> tuple[str, ...] | None:
     """The words that a decision's numbers mean, by the table of a field that it is given to."""
-    names, report = None, scopes.report
+    names = None
     for clause in clauses:
         adds = clause.get("add")
         to = scopes.kinds.get(adds.text) if isinstance(adds, Scalar) else None
@@ -136,7 +135,7 @@ def _checked_rows(
                     f"'{key.text}: {name}' could name a row that is not there"
                 )
                 if (kind.name, name) not in scopes.rows:
-                    report.add(message, key.where, "as many rows as scores")
+                    note(message, key.where, "as many rows as scores")
             scopes.rows.setdefault((kind.name, name), number)
             if table is not None and table.vocab is not None and names is None:
                 words = table.words
@@ -146,7 +145,7 @@ def _checked_rows(
                         f"{scores} has {count:,} numbers, and row {without[0]} of table {table.name} has no "
                         f"word in {table.vocab.path.name}: '{key.text}: {name}' could name it"
                     )
-                    report.add(message, key.where, "a word for each row, or as many scores as words")
+                    note(message, key.where, "a word for each row, or as many scores as words")
                 names = tuple(words.get(row, "") for row in range(count))
     return names
 

@@ -15,7 +15,7 @@ from abw.core.spec.models.growing.clauses import WrittenTest, parse_tests, parse
 from abw.core.spec.models.sources import LinkPath, PathStep
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Scalar
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import note, suggest
 from abw.core.spec.text.sizes import ExpressionError, Token, noting
 
 THIS = "this"
@@ -60,7 +60,6 @@ class Scopes:
     tables: Names[str, tuple[int, Table | None]]
     closed: frozenset[str]
     """Lists of grown vertices that are whole from the round on in which the vertex is there that has them."""
-    report: Report
     drafts: Sequence[TypeDraft]
     rows: dict[tuple[str, str], int] = field(default_factory=dict)
     """The table whose rows each kind's decision chooses, as far as clauses say so."""
@@ -76,9 +75,9 @@ class Scopes:
     def tests(self, scope: Scope, text: Scalar) -> Tests:
         """Tests as they are written."""
         found: list[Test] = []
-        with noting(text, self.report):
+        with noting(text):
             for written in parse_tests(text.text):
-                with noting(text, self.report):
+                with noting(text):
                     found.append(self._test(scope, written))
         return tuple(found)
 
@@ -240,7 +239,6 @@ def row_of(table: Table | None, word: Token) -> int:
 
 def clause_of(scope: Scope, to: GrowingKind, node: Mapping, adds: Scalar, scopes: Scopes) -> Clause:
     """What a new vertex of kind `to` has, as far as it is written well; `adds` is the place that names it."""
-    report = scopes.report
     links: list[tuple[str, Place]] = []
     numbers: list[tuple[str, Number | int]] = []
     known = [name for name in (*to.links, *to.fields) if name not in to.origin]
@@ -249,9 +247,9 @@ def clause_of(scope: Scope, to: GrowingKind, node: Mapping, adds: Scalar, scopes
         seen.add(key.text)
         if key.text not in known:
             hint = suggest(key.text, known)
-            report.add(f"{to.name} has no link or field '{key.text}'", key.where, hint)
-        elif text := fields.text(value, f"'{key.text}'", report):
-            with noting(text, report):
+            note(f"{to.name} has no link or field '{key.text}'", key.where, hint)
+        elif text := fields.text(value, f"'{key.text}'"):
+            with noting(text):
                 if key.text in to.links:
                     links.append((key.text, _vertex(scope, to, key.text, text.text, scopes)))
                 else:
@@ -259,10 +257,10 @@ def clause_of(scope: Scope, to: GrowingKind, node: Mapping, adds: Scalar, scopes
     for name, link in to.links.items():
         if name not in seen and not link.optional:
             hint = f"say where it leads ({name}: this), or that it need not: {name}: … or none"
-            report.add(f"link '{name}' of {to.name} is not given", adds.where, hint)
+            note(f"link '{name}' of {to.name} is not given", adds.where, hint)
     for name in to.fields:
         if name not in seen:
-            report.add(f"field '{name}' of {to.name} is not given", adds.where, f"{name}: …")
+            note(f"field '{name}' of {to.name} is not given", adds.where, f"{name}: …")
     return Clause(to.name, (), (), (), tuple(links), tuple(numbers), adds.where)
 
 

@@ -34,7 +34,7 @@ from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.wiring import Wires
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
-from abw.core.spec.text.report import Report, suggest
+from abw.core.spec.text.report import note, report, suggest
 from abw.core.spec.text.sizes import ExpressionError, noting
 
 Tables = Names[str, tuple[int, Table | None]]
@@ -67,7 +67,6 @@ def sketch(
     own_links: Mapping | None,
     tables: Tables,
     beside: frozenset[str],
-    report: Report,
 ) -> Sketch:
     """What the section says of kinds, links and fields; the schema with them, and with their reverse.
 
@@ -76,27 +75,27 @@ def sketch(
     found = Sketch([], [], given, given)
     grown = {key.text for key, _ in node.items if not given.members(key.text)}
     if not node.items:
-        report.add("nothing grows", node.where, "grow: {step: {links: …, most: 60, start: {}, then: […]}}")
-    for key, value in fields.named(node, "grow", "a kind", report):
+        note("nothing grows", node.where, "grow: {step: {links: …, most: 60, start: {}, then: […]}}")
+    for key, value in fields.named(node, "grow", "a kind"):
         what = f"'{key.text}'"
-        written = fields.mapping(value, what, report)
+        written = fields.mapping(value, what)
         if written is None:
             continue
         if key.text in grown and (key.text in given.links or key.text in given.fields or key.text in TAKEN):
             message = f"{what} is a name of the data already"
-            report.refuse(key.text, message, key.where, "use another name")
-            report.hide(_names_in(written), key.where)
+            report().refuse(key.text, message, key.where, "use another name")
+            report().hide(_names_in(written), key.where)
             continue
         if key.text not in grown and sum(written.get(name) is not None for name in _GROWN) > 1:
             hint = "use another name; a kind of the data has links and fields from there"
-            report.refuse(key.text, f"{what} is a kind of the data already", key.where, hint)
-            report.hide(_names_in(written), key.where)
+            report().refuse(key.text, f"{what} is a kind of the data already", key.where, hint)
+            report().hide(_names_in(written), key.where)
             continue
-        kind, written = _sketch_kind(key, written, found, grown, tables, report)
+        kind, written = _sketch_kind(key, written, found, grown, tables)
         found.kinds.append(with_origin(kind, node, given, grown, beside))
         found.written.append((key, written))
     schema = extended(given, found.kinds, {})
-    named = reversals(own_links, schema, given, TAKEN, report)
+    named = reversals(own_links, schema, given, TAKEN)
     there = {name for kind in found.kinds for name in kind.links}
     found.reversed = {name: of for name, of in named.items() if of in there}
     found.schema = extended(given, found.kinds, found.reversed)
@@ -104,42 +103,42 @@ def sketch(
 
 
 def _sketch_kind(
-    key: Scalar, node: Mapping, found: Sketch, grown: set[str], tables: Tables, report: Report
+    key: Scalar, node: Mapping, found: Sketch, grown: set[str], tables: Tables
 ) -> tuple[GrowingKind, Mapping]:
     """A kind, and its section with misspelt keys put right."""
     given = key.text not in grown
     of, what = f" of {key.text}", f"'{key.text}'{', a kind of the data,' if given else ''}"
     kinds = found.given.members(key.text) if given else frozenset({key.text})
-    entries = (_GIVEN if given else GROWING).entries(node, what, report, key.where, of=of)
+    entries = (_GIVEN if given else GROWING).entries(node, what, key.where, of=of)
     written = entries.node or node
     most = None if given else entries.integer("most")
     if not given and written.get("most") is None:
         hint = f"{key.text} grows: it needs a maximum in an instance"
-        report.add(f"{key.text} has no 'most'", key.where, hint)
+        note(f"{key.text} has no 'most'", key.where, hint)
     if (limit := written.get("most")) and most and most > MOST:
-        report.add(f"most of {key.text} must be at most {MOST:,}", limit.where)
+        note(f"most of {key.text} must be at most {MOST:,}", limit.where)
     links: dict[str, GrownLink] = {}
     numbers: dict[str, int | None] = {}
     choices: list[Decision] = []
     for name, value in () if given else entries.items("links"):
-        if not _free(name, found.given, grown, {*links}, report) or _many(name, found.given, report):
+        if not _free(name, found.given, grown, {*links}) or _many(name, found.given):
             continue
-        if link := _link(name, value, found.given, grown, report):
+        if link := _link(name, value, found.given, grown):
             links[name.text] = link
     for name, value in () if given else entries.items("fields"):
-        if _free(name, found.given, grown, {*links, *numbers}, report):
-            table = fields.text(value, f"field '{name.text}'", report)
+        if _free(name, found.given, grown, {*links, *numbers}):
+            table = fields.text(value, f"field '{name.text}'")
             if table and table.text not in ("number", *tables):
                 hint = suggest(table.text, ("number", *tables))
-                report.add(f"'{table.text}' is neither 'number' nor a table", table.where, hint)
+                note(f"'{table.text}' is neither 'number' nor a table", table.where, hint)
             elif table:
                 found.used.add(table.text)
                 numbers[name.text] = None if table.text == "number" else tables[table.text][0]
     for name, _ in entries.items("choose"):
-        if _free(name, found.given, grown, {*links, *numbers}, report):
+        if _free(name, found.given, grown, {*links, *numbers}):
             if name.text in found.given.fields:
                 message = f"'{name.text}' is a field of the data"
-                report.refuse(name.text, message, name.where, "use another name")
+                report().refuse(name.text, message, name.where, "use another name")
             else:
                 choices.append(Decision(name.text, "chance", -1, -1, 0.0, None, None, name.where))
     made = tuple(choices)
@@ -147,9 +146,9 @@ def _sketch_kind(
     return kind, written
 
 
-def _free(name: Scalar, given: Schema, grown: set[str], own: set[str], report: Report) -> bool:
+def _free(name: Scalar, given: Schema, grown: set[str], own: set[str]) -> bool:
     """Whether a link, field or decision may have this name."""
-    if not fields.name(name, "a link or field", report):
+    if not fields.name(name, "a link or field"):
         return False
     text, hint = name.text, "use another name"
     if text in given.kinds or text in given.groups or text in grown:
@@ -159,22 +158,22 @@ def _free(name: Scalar, given: Schema, grown: set[str], own: set[str], report: R
     elif text in given.fields and (given.fields[text].text or given.fields[text].size):
         message = f"'{text}' is a field of {'words' if given.fields[text].text else 'floats'} in the data"
     elif text in own:
-        report.add(f"'{text}' is there twice", name.where, "a link, a field and a decision have own names")
+        note(f"'{text}' is there twice", name.where, "a link, a field and a decision have own names")
         return False
     else:
         return True
-    report.refuse(text, message, name.where, hint)
+    report().refuse(text, message, name.where, hint)
     return False
 
 
-def _many(name: Scalar, given: Schema, report: Report) -> bool:
+def _many(name: Scalar, given: Schema) -> bool:
     if name.text in given.fields:
         message, hint = f"'{name.text}' is a field of the data", "use another name for the link"
     elif name.text in given.links and given.links[name.text].many:
         message, hint = f"link '{name.text}' of the data leads to several vertices", "use another name"
     else:
         return False
-    report.refuse(name.text, message, name.where, hint)
+    report().refuse(name.text, message, name.where, hint)
     return True
 
 
@@ -188,9 +187,9 @@ def _names_in(kind: Mapping) -> set[str]:
     return names | {name.text for name in added if isinstance(name, Scalar)}
 
 
-def _link(name: Scalar, value: Node, given: Schema, grown: set[str], report: Report) -> GrownLink | None:
+def _link(name: Scalar, value: Node, given: Schema, grown: set[str]) -> GrownLink | None:
     """`entry or none`."""
-    text = fields.text(value, f"link '{name.text}'", report)
+    text = fields.text(value, f"link '{name.text}'")
     if text is None:
         return None
     words = text.text.split()
@@ -198,52 +197,48 @@ def _link(name: Scalar, value: Node, given: Schema, grown: set[str], report: Rep
         known = [word for word in words if word in grown or given.members(word)]
         kind = known[0] if known else words[0]
         hint = f"{name.text}: {kind}, or {name.text}: {kind} or none"
-        report.add(f"'{text.text}' is no kind of vertices", text.where, hint)
+        note(f"'{text.text}' is no kind of vertices", text.where, hint)
         return None
     kinds = frozenset({words[0]}) if words[0] in grown else given.members(words[0])
     if not kinds:
         hint = suggest(words[0], (*given.kinds, *given.groups, *grown))
-        report.add(f"unknown kind '{words[0]}'", text.where, hint)
+        note(f"unknown kind '{words[0]}'", text.where, hint)
         return None
     return GrownLink(kinds, len(words) > 1)
 
 
 def grow(found: Sketch, resolver: Resolver) -> Growth:
     """What is chosen and added, now that the types are known."""
-    report = resolver.report
     clauses = [
-        _written_clauses(kind, node, report)
-        for kind, (_, node) in zip(found.kinds, found.written, strict=True)
+        _written_clauses(kind, node) for kind, (_, node) in zip(found.kinds, found.written, strict=True)
     ]
     closed = _closed(found, clauses)
     kinds = {kind.name: kind for kind in found.kinds}
-    scopes = Scopes(found.schema, kinds, resolver.tables, closed, report, resolver.drafts)
+    scopes = Scopes(found.schema, kinds, resolver.tables, closed, resolver.drafts)
     for kind, (_, node), then in zip(found.kinds, found.written, clauses, strict=True):
         scopes.kinds[kind.name] = replace(kind, decisions=decisions_of(kind, node, then, scopes))
     beams = [d for kind in scopes.kinds.values() for d in kind.decisions if d.how == "best"]
     for second in beams[1:]:
         message = f"'{beams[0].name}' and '{second.name}' both pick the best"
-        report.add(message, second.span, "the hypotheses of one kind are compared: a model has one beam")
+        note(message, second.span, "the hypotheses of one kind are compared: a model has one beam")
     for (key, node), then in zip(found.written, clauses, strict=True):
         kind = scopes.kinds[key.text]
         start = None
-        written = None if kind.given else fields.mapping(node.get("start"), f"start of {kind.name}", report)
+        written = None if kind.given else fields.mapping(node.get("start"), f"start of {kind.name}")
         if written is not None:
             start = come(clause_of(Scope(frozenset({"instance"})), kind, written, key, scopes), kind, -1)
         added: dict[str, tuple[int, str]] = {}
         made = [_clause(kind, number, clause, added, scopes) for number, clause in enumerate(then)]
         whole = tuple(clause for clause in made if clause is not None)
-        for number, clause in enumerate(() if len(report) else made):
+        for number, clause in enumerate(() if len(report()) else made):
             if reason := never(number, whole):
                 message = f"this clause of {kind.name} never adds anything: {reason}"
-                report.add(
-                    message, clause.span if clause else key.where, "change its conditions, or leave it out"
-                )
+                note(message, clause.span if clause else key.where, "change its conditions, or leave it out")
         scopes.kinds[key.text] = replace(kind, start=start, clauses=whole)
     made_kinds = tuple(scopes.kinds.values())
-    if made_kinds and not any(k.start or k.given for k in made_kinds) and not len(report):
+    if made_kinds and not any(k.start or k.given for k in made_kinds) and not len(report()):
         hint = "start: {} in a kind: every instance begins with one of them"
-        report.add("nothing grows: no kind has a start", made_kinds[0].span, hint)
+        note("nothing grows: no kind has a start", made_kinds[0].span, hint)
     return Growth(made_kinds, (), found.given, found.reversed, closed)
 
 
@@ -264,48 +259,47 @@ def _closed(found: Sketch, clauses: list[list[Mapping]]) -> frozenset[str]:
     return frozenset(name for name, of in found.reversed.items() if of in still)
 
 
-def _written_clauses(kind: GrowingKind, node: Mapping, report: Report) -> list[Mapping]:
+def _written_clauses(kind: GrowingKind, node: Mapping) -> list[Mapping]:
     then = node.get("then")
     if then is not None and not isinstance(then, Sequence):
-        report.add(f"then of {kind.name} must be a list of clauses", then.where, "then: [{add: …}]")
+        note(f"then of {kind.name} must be a list of clauses", then.where, "then: [{add: …}]")
     items = then.items if isinstance(then, Sequence) else ()
-    found = [fields.mapping(item, f"a clause of {kind.name}", report) for item in items]
+    found = [fields.mapping(item, f"a clause of {kind.name}") for item in items]
     return [clause for clause in found if clause is not None]
 
 
 def _clause(
     kind: GrowingKind, number: int, node: Mapping, added: dict[str, tuple[int, str]], scopes: Scopes
 ) -> Clause | None:
-    report = scopes.report
-    adds = fields.text(node.get("add"), "add", report)
+    adds = fields.text(node.get("add"), "add")
     if adds is None:
         if node.get("add") is None:
-            report.add(f"a clause of {kind.name} adds nothing", node.where, "{add: KIND, …}")
+            note(f"a clause of {kind.name} adds nothing", node.where, "{add: KIND, …}")
         return None
     to = scopes.kinds.get(adds.text)
     if to is None or to.given:
         names = [k.name for k in scopes.kinds.values() if not k.given]
         given = scopes.schema.members(adds.text)
         what = f"'{adds.text}' is of the data: it does not grow" if given else f"unknown kind '{adds.text}'"
-        report.add(what, adds.where, suggest(adds.text, names))
+        note(what, adds.where, suggest(adds.text, names))
         if isinstance(name := node.get("as"), Scalar) and name.text != adds.text:
-            report.hide([name.text], name.where)
+            report().hide([name.text], name.where)
         return None
     done = _each(kind, node, adds, added, scopes)
     if done is None:
         return None
     each, member, hops = done
     scope = Scope(kind.kinds, dict(added), each=each, member=member)
-    when = scopes.tests(scope, c) if (c := fields.text(node.get("when"), "when", report)) else ()
-    unless = scopes.tests(scope, c) if (c := fields.text(node.get("unless"), "unless", report)) else ()
+    when = scopes.tests(scope, c) if (c := fields.text(node.get("when"), "when")) else ()
+    unless = scopes.tests(scope, c) if (c := fields.text(node.get("unless"), "unless")) else ()
     values = Mapping(tuple((k, v) for k, v in node.items if k.text not in CLAUSE_KEYS.keys), node.where)
     made = come(clause_of(scope, to, values, adds, scopes), to, number)
     clause = replace(made, when=when, unless=unless)
-    if name := fields.text(node.get("as"), "as", report):
+    if name := fields.text(node.get("as"), "as"):
         if member:
             message = f"'as' names one vertex, and this clause adds one for each {member[0]}"
-            report.add(message, name.where, "leave it out, or leave out each")
-        elif fields.name(name, "what is added", report):
+            note(message, name.where, "leave it out, or leave out each")
+        elif fields.name(name, "what is added"):
             _note_taken(kind, name.text, name.where, added, scopes)
             added[name.text] = (number, to.name)
     needs = {place.added for place in clause_places(clause) if place.added is not None and place.fresh}
@@ -316,7 +310,7 @@ def _note_taken(kind: GrowingKind, name: str, where: Span, added: Iterable[str],
     """Note a name for a vertex that means something at vertices of a kind already."""
     schema = scopes.schema
     if name in {THIS, *added, *schema.links_of(kind.kinds), *schema.fields_of(kind.kinds)}:
-        scopes.report.add(f"'{name}' has a meaning here already", where, "use another name")
+        note(f"'{name}' has a meaning here already", where, "use another name")
 
 
 def _each(
@@ -325,10 +319,10 @@ def _each(
     """What a clause is done for: the decision for each of whose picks, '' for none; or the name and kinds of
     a list's members, and the list. None where it is written wrongly.
     """
-    written = fields.text(node.get("each"), "each", scopes.report) if node.get("each") else None
+    written = fields.text(node.get("each"), "each") if node.get("each") else None
     if written is None or " in " not in written.text or kind.best:
         return _each_pick(kind, node, adds, scopes), None, ()
-    with noting(written, scopes.report):
+    with noting(written):
         name, path = parse_each(written.text)
         _note_taken(kind, name.text, written.at(name.at, len(name.text)), added, scopes)
         found = scopes.path(Scope(kind.kinds), path, several=True)
@@ -342,21 +336,21 @@ def _each(
 
 def _each_pick(kind: GrowingKind, node: Mapping, adds: Scalar, scopes: Scopes) -> str:
     """The decision for each of whose picks a clause is done; '' for none."""
-    report, best = scopes.report, kind.best
+    best = kind.best
     if node.get("each") is None:
         if best is not None:
             message = f"'{best.name}' picks several, and this clause has no `each:`"
-            report.add(message, adds.where, f"each: {best.name}")
+            note(message, adds.where, f"each: {best.name}")
         return best.name if best else ""
-    each = fields.text(node.get("each"), "each", report)
+    each = fields.text(node.get("each"), "each")
     if each is None or (kind.name, each.text) in scopes.mistaken:
         return each.text if each else ""
     if best is None:
         hint = "each: NAME in LINK, for all to which a link leads; or choose: {next: best 4 of TYPE.OUTPUT}"
-        report.add(f"'each' goes with 'best', and {kind.name} picks none", each.where, hint)
+        note(f"'each' goes with 'best', and {kind.name} picks none", each.where, hint)
     elif each.text != best.name:
         message = f"{kind.name} has no picks '{each.text}'"
-        report.add(message, each.where, f"each: {best.name}")
+        note(message, each.where, f"each: {best.name}")
     return each.text
 
 
@@ -381,7 +375,7 @@ def optional_inputs(wires: Wires, found: Sketch, resolver: Resolver) -> None:
                 to = kinds_text(frozenset().union(*(link.kinds for link in links)))
                 message = f"input '{name}' of {draft.name}: '{hop.link}' may be absent ({to} or none)"
                 hint = f"say what stands there then: {sources[0].text} or zeros"
-                resolver.report.add(message, text.at(sources[0].at, len(sources[0].text)), hint)
+                note(message, text.at(sources[0].at, len(sources[0].text)), hint)
                 break
             here = found.schema.links[hop.link].reached(here)
 
