@@ -48,11 +48,7 @@ from abw.core.run.dedup import DedupMode
 from abw.core.run.hoisting import hoist_where_it_pays, may_hoist
 from abw.core.run.learning import SUMMARIES, Choice
 from abw.core.run.observing.footprint import require_weights
-from abw.core.run.workload import (
-    open_model,
-    open_networks,
-    read_instances,
-)
+from abw.core.run.workload import open_model, open_networks, read_instances
 from abw.core.spec.load import Overrides
 from abw.core.spec.shipped import find_spec
 

@@ -71,11 +71,7 @@ _Options = tuple[str | Policy, Choice, int, bool, Instances | None, int | None]
 
 
 def prepared(
-    model: Model,
-    networks: Networks,
-    params: Params,
-    executor: tuple[str, Precision],
-    options: _Options,
+    model: Model, networks: Networks, params: Params, executor: tuple[str, Precision], options: _Options
 ) -> LoadedModel:
     """Make a model with a fresh executor. Errors: AbwError if this machine does not have it."""
     ready = executor_of(*executor)

@@ -67,11 +67,7 @@ class Grid(Table):
     """
 
     def __init__(
-        self,
-        *columns: str,
-        optional: Sequence[str] = (),
-        left: Sequence[str] = (),
-        prose: str | None = None,
+        self, *columns: str, optional: Sequence[str] = (), left: Sequence[str] = (), prose: str | None = None
     ) -> None:
         super().__init__(*columns, box=None, pad_edge=False)
         self.optional = tuple(optional)

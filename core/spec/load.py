@@ -121,11 +121,7 @@ class _Loader:
     """One model's file, top to bottom."""
 
     def __init__(
-        self,
-        path: Path,
-        top: Keys,
-        overrides: Overrides,
-        schema_of: Callable[[Path, str], Schema] | None,
+        self, path: Path, top: Keys, overrides: Overrides, schema_of: Callable[[Path, str], Schema] | None
     ) -> None:
         self.path = path
         self.top = top

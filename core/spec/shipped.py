@@ -63,9 +63,7 @@ def nearest(name: str) -> str:
 def shipped() -> Iterator[Shipped]:
     """All models that ship, by name. Cost: their files are read as YAML, some milliseconds each."""
     for path in shipped_files():
-        top = read(
-            path,
-        )
+        top = read(path)
         data = top.get("data") if isinstance(top, Mapping) else None
         form = data.get("format") if isinstance(data, Mapping) else None
         if isinstance(form, Scalar):

@@ -39,12 +39,7 @@ def with_derived(schema: Schema, node: Mapping | None, grows: Mapping | None) ->
 
 
 def _derived(
-    key: Scalar,
-    value: Node,
-    schema: Schema,
-    later: set[str],
-    grown: set[str],
-    links: set[str],
+    key: Scalar, value: Node, schema: Schema, later: set[str], grown: set[str], links: set[str]
 ) -> tuple[Derived, LinkSchema] | None:
     """How a link is made, and what it is; `later` are those declared behind it, `grown` what grows.
 

@@ -241,12 +241,7 @@ class Resolver:
         return FieldSource(hops, output.name)
 
     def _named(
-        self,
-        draft: TypeDraft,
-        other: TypeDraft,
-        hops: Hops,
-        kinds: Kinds,
-        output: PathStep,
+        self, draft: TypeDraft, other: TypeDraft, hops: Hops, kinds: Kinds, output: PathStep
     ) -> NodeSource | None:
         lives = bool(other.kinds & kinds) and (bool(hops) or coexist(other, draft, kinds))
         if not lives or output.name not in other.outputs:

@@ -62,11 +62,7 @@ class Sketch:
 
 
 def sketch(
-    node: Mapping,
-    given: Schema,
-    own_links: Mapping | None,
-    tables: Tables,
-    beside: frozenset[str],
+    node: Mapping, given: Schema, own_links: Mapping | None, tables: Tables, beside: frozenset[str]
 ) -> Sketch:
     """What the section says of kinds, links and fields; the schema with them, and with their reverse.
 
