@@ -23,10 +23,10 @@ BUDGETS = {
     "core": (620, 4_400),
     "core/base": (1_550, 9_000),
     "core/build": (600, 5_000),  # models as C libraries
-    "core/cell": (900, 7_000),
+    "core/cell": (895, 6_150),
     "core/data": (7_125, 55_300),  # JSON eight bytes at once
     "core/exec": (15_365, 122_000),
-    "core/grad": (2_250, 19_500),
+    "core/grad": (2_050, 17_600),
     "core/graph": (7_045, 59_900),
     "core/ir": (2_550, 16_300),
     "core/jit": (965, 5_920),

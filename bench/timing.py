@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from statistics import median
 from typing import TypeVar
 
-from abw.core.exec.cpu.profile.profile import peak_meter
+from abw.core.exec.cpu.profile import peak_meter
 from abw.core.exec.cpu.target import TargetName
 
 K = TypeVar("K", bound=Hashable)

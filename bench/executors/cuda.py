@@ -35,8 +35,7 @@ from abw.core.base.parallel import usable_cores
 from abw.core.exec.cuda.available import open_device
 from abw.core.exec.cuda.backend import Kernels, Scheme
 from abw.core.exec.cuda.driver.compiled import SM_90
-from abw.core.exec.cuda.measure.costs import Costs, Times
-from abw.core.exec.cuda.measure.floor import PUBLISHED, Limits
+from abw.core.exec.cuda.measure.costs import PUBLISHED, Costs, Limits, Times
 from abw.core.exec.cuda.tiles import HOPPER, Forms, forms_for
 from abw.core.run.batchsize import fit
 

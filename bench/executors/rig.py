@@ -20,8 +20,7 @@ from abw.core.exec.cuda.driver.device import Device
 from abw.core.exec.cuda.driver.gpu import Gpu
 from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.cuda.measure import probe
-from abw.core.exec.cuda.measure.costs import Costs, keep_costs
-from abw.core.exec.cuda.measure.floor import Limits, floor
+from abw.core.exec.cuda.measure.costs import Costs, Limits, floor, keep_costs
 from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params
 from abw.core.exec.reference import ReferenceExecutor

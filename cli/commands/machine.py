@@ -118,7 +118,7 @@ def calibrate(
 
 
 def _print_gpu(report: dict[str, Any]) -> None:
-    from abw.core.exec.cuda.measure.floor import Limits
+    from abw.core.exec.cuda.measure.costs import Limits
 
     measured = Limits(*(report[name] for name in ("flops", "bytes_per_second", "barrier", "launch")))
     say(f"{report['gpu']}: {measured.said()}\n\nkept: {report['path']}")

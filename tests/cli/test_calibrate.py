@@ -10,7 +10,7 @@ from abw.core.exec.cuda import available
 from abw.core.exec.cuda.driver.device import Device
 from abw.core.exec.cuda.driver.driver import Driver
 from abw.core.exec.cuda.measure import probe
-from abw.core.exec.cuda.measure.floor import PUBLISHED
+from abw.core.exec.cuda.measure.costs import PUBLISHED
 from tests.cli.conftest import Abw
 from tests.core.exec.cuda.fakedriver import FakeLibrary
 

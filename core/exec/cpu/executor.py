@@ -17,8 +17,7 @@ from abw.core.exec.cpu import partition
 from abw.core.exec.cpu.launch import Launcher, Walking
 from abw.core.exec.cpu.llvm.walker import WALKS
 from abw.core.exec.cpu.prepare import PackedConstants, compile_network, emit_network, kernel_texts
-from abw.core.exec.cpu.profile.profile import Profile, Profiler, peak_of_core
-from abw.core.exec.cpu.profile.recorder import Recorder
+from abw.core.exec.cpu.profile import Profile, Profiler, Recorder, peak_of_core
 from abw.core.exec.cpu.quantized import narrow_of
 from abw.core.exec.cpu.target import Target, TargetName, get_target
 from abw.core.exec.cpu.team import Team

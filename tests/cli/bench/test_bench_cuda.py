@@ -37,8 +37,7 @@ from abw.core.exec.cuda.driver.toolkit import Toolkit
 from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.cuda.lowering import device_program
 from abw.core.exec.cuda.measure import probe
-from abw.core.exec.cuda.measure.costs import Times, costs_of
-from abw.core.exec.cuda.measure.floor import Limits
+from abw.core.exec.cuda.measure.costs import Limits, Times, costs_of
 from abw.core.exec.cuda.tiles import HOPPER, Forms
 from tests.bench.conftest import Tables, by_table
 from tests.cli.conftest import Abw, Outcome

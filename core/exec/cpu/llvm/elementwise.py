@@ -80,7 +80,7 @@ class Elementwise:
                 r = f.i64("add", first, f.i64("mul", i, count))
                 vectors([f.i64("add", r, k) for k in range(count)], range(1))
 
-            f.when(f.let(f"icmp sgt i64 {times}, 0"), lambda: f.repeat(times, several))
+            f.repeat_any(times, several)
 
         if units > 1:
             f.repeat(size, row)

@@ -244,8 +244,7 @@ class Function:
 
         `carried` are the values (type, value) before the first turn; the result are those after the last.
         """
-        self._count += 1
-        head, done = f"loop{self._count}", f"done{self._count}"
+        head, done = self._labels("loop", "done")
         before = self.block
         self.do(f"br label %{head}")
         self._enter(head)
@@ -272,12 +271,15 @@ class Function:
 
         self.loop(count, turn, first=first)
 
+    def repeat_any(self, count: str, body: Callable[[str], None]) -> None:
+        """`body(index)` for each index below `count`, which may be 0."""
+        self.when(self.let(f"icmp sgt i64 {count}, 0"), lambda: self.repeat(count, body))
+
     def when(
         self, condition: str, then: Callable[[], None], otherwise: Callable[[], None] | None = None
     ) -> None:
         """A branch."""
-        self._count += 1
-        yes, no, done = f"then{self._count}", f"else{self._count}", f"after{self._count}"
+        yes, no, done = self._labels("then", "else", "after")
         self.do(f"br i1 {condition}, label %{yes}, label %{no if otherwise else done}")
         self._enter(yes)
         then()
@@ -290,14 +292,12 @@ class Function:
 
     def leave(self) -> None:
         """Return at once; what follows in the block is never reached."""
-        self._count += 1
         self.do("ret void")
-        self._enter(f"unreached{self._count}")
+        self._enter(*self._labels("unreached"))
 
     def until(self, take: str, end: str, body: Callable[[str], None]) -> None:
         """`body(number)` with the result of the instruction `take`, until that is `end` or more."""
-        self._count += 1
-        head, turn, done = (f"{stem}{self._count}" for stem in ("take", "took", "none"))
+        head, turn, done = self._labels("take", "took", "none")
         self.do(f"br label %{head}")
         self._enter(head)
         number = self.let(take)
@@ -309,8 +309,7 @@ class Function:
 
     def spin(self, look: str, goal: str, looks: int, rest: str) -> None:
         """Repeat the instruction `look` until its result is `goal` or more; from `looks` on with `rest`."""
-        self._count += 1
-        head, tired, turn, done = (f"{stem}{self._count}" for stem in ("look", "tired", "turn", "seen"))
+        head, tired, turn, done = self._labels("look", "tired", "turn", "seen")
         before = self.block
         self.do(f"br label %{head}")
         self._enter(head)
@@ -338,6 +337,11 @@ class Function:
             body(n)
             self.do(f"br label %after{number}")
         self._enter(f"after{number}")
+
+    def _labels(self, *stems: str) -> list[str]:
+        """Fresh labels."""
+        self._count += 1
+        return [f"{stem}{self._count}" for stem in stems]
 
     def _enter(self, label: str) -> None:
         self._lines.append(f"{label}:")

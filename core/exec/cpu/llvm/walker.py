@@ -145,7 +145,7 @@ def _emit_launches(module: Module, params: str, slots: int, width: int, stamped:
             f.put("i64", f.int_item(array["stride"], k), "%frame", f.i64("add", word, 3))
             f.put("ptr", f.let(f"select i1 {listed}, ptr {lists}, ptr null"), "%frame", f.i64("add", word, 4))
 
-        f.when(f.let(f"icmp sgt i64 {count}, 0"), lambda: f.repeat(count, slot))
+        f.repeat_any(count, slot)
         results = f.i64("mul", count, SLOT_WORDS)
 
         def output(o: str) -> None:

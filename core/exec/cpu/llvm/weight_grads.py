@@ -149,11 +149,6 @@ def _chunks(f: Function, sides: str, body: Callable[[str], None]) -> None:
     f.repeat(chunks, chunk)
 
 
-def _repeat_any(f: Function, count: str, body: Callable[[str], None]) -> None:
-    """`body(index)` for each index below `count`, which may be 0."""
-    f.when(f.let(f"icmp sgt i64 {count}, 0"), lambda: f.repeat(count, body))
-
-
 def _copy_vectors(f: Function, count: str, table: str, offset: str, out: str, width: int, step: int) -> None:
     """Copy `width` vectors of each row, `offset` bytes in, to places `step` bytes apart."""
     size = 4 * f.target.lanes
@@ -233,8 +228,8 @@ def _emit_outer(module: Module, rows: int, vectors: int) -> None:
                 strips(blocks)
 
             strips(pack)
-            _repeat_any(f, wide, lambda b: across(f.i64("mul", b, vectors), vectors))
-            _repeat_any(f, f.i64("sub", whole, done), lambda b: across(f.i64("add", done, b), 1))
+            f.repeat_any(wide, lambda b: across(f.i64("mul", b, vectors), vectors))
+            f.repeat_any(f.i64("sub", whole, done), lambda b: across(f.i64("add", done, b), 1))
             f.when(f.let(f"icmp sgt i64 {part}, 0"), lambda: across(whole, 1, masked=True))
 
         _chunks(f, "zx", chunk)
@@ -250,7 +245,7 @@ def _emit_outer(module: Module, rows: int, vectors: int) -> None:
         first = f.i64("add", low, f.i64("mul", number, STRIPS * strip))
         panel(first, f.least(f.i64("add", first, STRIPS * strip), high))
 
-    _repeat_any(f, panels, one)
+    f.repeat_any(panels, one)
     module.add(f)
 
 
@@ -276,8 +271,8 @@ def _emit_columns(module: Module) -> None:
             for v, total in enumerate(totals):
                 _add(f, total, f.at(f.at("%dw", right), 4 * lanes * v), masked=masked)
 
-        _repeat_any(f, wide, lambda b: column(f.i64("mul", b, TOGETHER), TOGETHER))
-        _repeat_any(f, f.i64("sub", whole, done), lambda b: column(f.i64("add", done, b), 1))
+        f.repeat_any(wide, lambda b: column(f.i64("mul", b, TOGETHER), TOGETHER))
+        f.repeat_any(f.i64("sub", whole, done), lambda b: column(f.i64("add", done, b), 1))
         f.when(f.let("icmp sgt i64 %floats, 0"), lambda: column(whole, 1, masked=True))
 
     _chunks(f, "z", chunk)

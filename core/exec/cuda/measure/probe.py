@@ -17,7 +17,7 @@ from abw.core.exec.cuda.driver.compiled import KernelImage, compile_image
 from abw.core.exec.cuda.driver.device import Device, Event
 from abw.core.exec.cuda.driver.launch import Arguments, OnDevice, launch_items
 from abw.core.exec.cuda.image import HEADER, ITEM, TILES
-from abw.core.exec.cuda.measure.floor import Limits
+from abw.core.exec.cuda.measure.costs import Limits
 from abw.core.exec.cuda.ondevice.intrinsics import grid_barrier, ld4, types
 
 cuda: Any = _cuda

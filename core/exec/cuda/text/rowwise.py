@@ -16,6 +16,8 @@ from abw.core.exec.lower.stages import Part, Stage, spread_sizes
 from abw.core.ir.cell import Shape
 
 ZERO = number(0.0)
+# No condition on any of the floats of a vector.
+EVERY: Sequence[str | None] = (None,) * VECTOR
 
 # What a step's function takes: the image, where the item's words begin, a tile's number, the memories.
 SIGNATURE = "(words, at, tile, floats, weights, shared)"
@@ -78,12 +80,14 @@ def load_part(t: Text, cell: CellSteps, part: Part, names: Sequence[str], place:
     t.add(f"{', '.join(names)} = {', '.join(loaded)}")
 
 
-def inside(first: str, count: int) -> list[str | None]:
+def inside(first: str, count: int) -> Sequence[str | None]:
     """For each of four elements from `first` on whether it is one of `count`, where that is to be asked."""
     return [f"{first} + {u(e)} < {u(count)}" if count % VECTOR and e else None for e in range(VECTOR)]
 
 
-def load(t: Text, memory: str, place: str, aligned: bool, within: list[str | None]) -> list[str]:
+def load(
+    t: Text, memory: str, place: str, aligned: bool = True, within: Sequence[str | None] = EVERY
+) -> list[str]:
     """Four consecutive floats; where `within` has a condition it must hold, else the float is zero."""
     names = [t.name("x") for _ in range(VECTOR)]
     if aligned:
@@ -105,7 +109,7 @@ def _read_row(t: Text, cell: CellSteps, shape: Shape, value: int) -> list[str]:
     held, column = cell.placement.place(value)
     aligned, count = column % VECTOR == 0, columns(shape)
     # beyond a part's end lies something else, which another block may be writing
-    within: list[str | None] = [None] * VECTOR if aligned else inside("unit", count)
+    within = EVERY if aligned else inside("unit", count)
     row = t.name("p")
     t.let(f"{row} = {row_of(cell, held)}")
     return load(t, "floats", f"{plus(row, column)} + unit", aligned, within)
@@ -123,7 +127,7 @@ def _read_spread(t: Text, cell: CellSteps, value: int) -> list[str]:
         near = t.name("u")
         t.let(f"{near} = unit % {u(pitch)}")
         aligned = column % VECTOR == 0
-        within: list[str | None] = [None] * VECTOR if aligned else inside(near, count)
+        within = EVERY if aligned else inside(near, count)
         return load(t, "floats", f"{row} + {near}", aligned, within)
     name = t.name("x")
     line = f" + unit // {u(pitch)}" if down and down[0] > 1 else ""
@@ -145,7 +149,7 @@ def operate(t: Text, cell: CellSteps, step: Step, known: Mapping[int, list[str]]
             found[a] = [number(normal.op(a).attr[0])] * VECTOR
         elif normal.static[a]:
             fixed = next(f for f in step.fixed if (f.value, f.shape) == (a, stage.shape))
-            found[a] = load(t, "weights", f"{plus('first', fixed.offset)} + unit", True, [None] * VECTOR)
+            found[a] = load(t, "weights", f"{plus('first', fixed.offset)} + unit")
         else:
             found[a] = _read_row(t, cell, stage.shape, a)
         return found[a]
@@ -180,7 +184,7 @@ def epilogue_text(cell: CellSteps, step: Step) -> str:
         biased = [g for g, gate in enumerate(gates) if gate.biases]
         added += [("weights", "block", g, g * step.packed.block) for g in biased]
         for memory, base, g, at in added:
-            found = load(t, memory, plus(base, at), True, [None] * VECTOR)
+            found = load(t, memory, plus(base, at))
             t.add(*(f"{name} += {value}" for name, value in zip(sums[g], found, strict=True)))
         known = {gate.value: sums[g] for g, gate in enumerate(gates)}
         operate(t, cell, step, known)

@@ -240,7 +240,7 @@ def _along(t: Text, given: _Operands, out: str) -> None:
         t.add(*(f"s{e} = {least}" for e in range(VECTOR)))
         if whole := count // VECTOR * VECTOR:
             with t.count("i", u(0), u(whole), u(VECTOR)):
-                for e, x in enumerate(load(t, memory, "line + i", aligned, [None] * VECTOR)):
+                for e, x in enumerate(load(t, memory, "line + i", aligned)):
                     join(f"s{e}", x)
         for e in range(count - whole):
             join(f"s{e}", f"{memory}[{plus('line', whole + e)}]")

@@ -12,7 +12,7 @@ import pytest
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.llvm.clock import LAST, WALKER, WHOLE
 from abw.core.exec.cpu.prepare import emit_network
-from abw.core.exec.cpu.profile.profile import Profile
+from abw.core.exec.cpu.profile import Profile
 from abw.core.exec.cpu.target import get_target
 from abw.core.exec.params import init_params
 from abw.core.plan.plan import Plan, plan
@@ -90,7 +90,7 @@ def test_lost_time_is_missed(lost: int, root: Path, monkeypatch: pytest.MonkeyPa
     profiler._inside[0], profiler._computing[0] = 1000, 1e-3
     profiler.took = 1, 50e-6, 1020e-6
     profiler._sampled[:] = 10, 60, 30
-    monkeypatch.setattr("abw.core.exec.cpu.profile.profile.peak_meter", lambda: lambda: 1e12)
+    monkeypatch.setattr("abw.core.exec.cpu.profile.peak_meter", lambda: lambda: 1e12)
     profiler.settle(planned)
     profile = executor.profile()
     assert profile.seconds == pytest.approx(1070e-6)

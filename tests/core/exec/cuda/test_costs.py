@@ -16,8 +16,16 @@ from abw.core.exec.cuda import available
 from abw.core.exec.cuda.driver.device import Device, Traits
 from abw.core.exec.cuda.driver.driver import Driver
 from abw.core.exec.cuda.measure import probe
-from abw.core.exec.cuda.measure.costs import CROWDED, UNMEASURED, Costs, Times, costs_of, keep_costs
-from abw.core.exec.cuda.measure.floor import PUBLISHED, Limits
+from abw.core.exec.cuda.measure.costs import (
+    CROWDED,
+    PUBLISHED,
+    UNMEASURED,
+    Costs,
+    Limits,
+    Times,
+    costs_of,
+    keep_costs,
+)
 from tests.core.exec.cuda.fakedriver import FakeLibrary
 from tests.core.exec.cuda.test_available import WHOLE
 from tests.core.exec.cuda.test_available import given as machine

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abw.core.cell.normal import size_of
-from abw.core.exec.cuda.measure.floor import Limits, demand, floor
+from abw.core.exec.cuda.measure.costs import Limits, demand, floor
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import LISTED
 from abw.core.plan.plan import Plan, plan

@@ -1,4 +1,4 @@
-"""Where the time of runs goes: by type and reason, in seconds of the wall clock.
+"""Where the time of runs goes: by type and reason, in seconds of the wall clock; and each batch of each run.
 
 Two kinds of run, so that measuring does not change what is measured. A run proper has the kernels that every
 run has; the walker alone takes stamps, two a batch: they give each type's time, the walker's, and waiting's.
@@ -18,14 +18,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.cpu.llvm.clock import COUNTS, FIRST, LAST, REASONS, WAITING, WALKER, WHOLE, WORDS
+from abw.core.exec.cpu.llvm.clock import (
+    COUNTS,
+    FIRST,
+    LAST,
+    LOG,
+    LOGGED,
+    NOTED,
+    REASONS,
+    ROOM,
+    WAITING,
+    WALKER,
+    WHOLE,
+    WORDS,
+)  # fmt: skip
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.llvm.emit import Function, Module, splat
 from abw.core.exec.cpu.llvm.walker import STAMPED_WALKS
 from abw.core.exec.cpu.target import TargetName, get_target
+from abw.core.exec.interface import Executed
 from abw.core.ir.network import Network
-from abw.core.jit.pointers import address
+from abw.core.jit.pointers import Table, address
 from abw.core.plan.plan import Plan
+from abw.core.policy.schedule import Schedule
+
+Longs = NDArray[np.int64]
 
 # How many stamps tell what one costs.
 STAMPS = 10_000
@@ -135,7 +152,7 @@ def peak_of_core() -> float:
 class Profiler:
     """Stamps taken by an executor's threads, summed up."""
 
-    def __init__(self, code: Code, kernels: NDArray[np.int64], network: Network, threads: int) -> None:
+    def __init__(self, code: Code, kernels: Longs, network: Network, threads: int) -> None:
         """`code`: the stamped walker and kernels; `kernels`: where each type's begins."""
         self._code, self.kernels = code, kernels
         self._walks = tuple(kind(code.address(name)) for name, kind in STAMPED_WALKS.items())
@@ -238,7 +255,7 @@ class Profiler:
         held = float(self._held @ (1, tick))
         return Profile(self._seconds, walker, waiting, max(held, 0.0), tuple(types), peak)
 
-    def timing(self) -> Callable[[NDArray[np.int64]], NDArray[np.float64]]:
+    def timing(self) -> Callable[[Longs], NDArray[np.float64]]:
         """What makes of stamps seconds of `time.perf_counter`."""
         start, first = self._start
         now, last = self._both_clocks()
@@ -271,3 +288,61 @@ class Profiler:
             stamps(address(row), STAMPS)
             costs.append(int(row[REASONS["gather"]]) / STAMPS)
         return min(costs)
+
+
+class Recorder:
+    """Notes of the stamped walker, of `most` runs at most, in ticks until they are read."""
+
+    def __init__(self, clocks: list[Longs], by_column: Longs, most: int) -> None:
+        """`clocks`: the threads'; `by_column` (T,): whether threads share a type's rows by their columns."""
+        self._clocks, self._by_column, self._most = clocks, by_column, most
+        self._tables = [Table(clock) for clock in clocks]
+        self._logs = [np.empty((0, NOTED), np.int64) for _ in clocks]
+        self._runs: list[tuple[Schedule, Longs, int, list[Longs]]] = []
+
+    def begin(self, plan: Plan) -> None:
+        """Make room for what a run of this plan will note."""
+        if len(self._runs) == self._most:
+            return
+        split = plan.schedule.split
+        room = len(plan.schedule) * (1 if split is None else split.shape[1] - 1)
+        for thread, clock in enumerate(self._clocks):
+            if len(self._logs[thread]) < room:
+                self._logs[thread] = np.empty((room, NOTED), np.int64)
+            self._tables[thread].point((0, LOG), self._logs[thread])
+            clock[0, LOGGED], clock[0, ROOM] = 0, room
+
+    def end(self, plan: Plan, threads: int) -> None:
+        """Take what a run of this plan on so many threads has noted."""
+        if len(self._runs) == self._most:
+            return
+        noted = []
+        for clock, log in zip(self._clocks, self._logs, strict=True):
+            noted.append(log[: clock[0, LOGGED]].copy())
+            clock[0, LOG : ROOM + 1] = 0
+        self._runs.append((plan.schedule, plan.arenas.product_flops, threads, noted))
+
+    def runs(self, seconds: Callable[[Longs], NDArray[np.float64]], peak: float) -> list[Executed]:
+        """All so far; `seconds` of ticks are those of `time.perf_counter`, `peak` is operations a second."""
+        return [self._run(*run, seconds, peak) for run in self._runs]
+
+    def _run(
+        self,
+        schedule: Schedule,
+        flops_of: Longs,
+        threads: int,
+        noted: list[Longs],
+        seconds: Callable[[Longs], NDArray[np.float64]],
+        peak: float,
+    ) -> Executed:
+        thread = np.repeat(np.arange(len(noted)), [len(log) for log in noted])
+        batch, first, last, begin, end = np.concatenate(noted).T
+        kind = schedule.type[batch]
+        # of rows shared by columns each thread computes its part
+        together = threads > 1 and schedule.split is None
+        parts = np.where(self._by_column[kind] & together, threads, 1)
+        flops = flops_of[kind] * (last - first) / parts
+        start, stop = seconds(begin), seconds(end)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(flops > 0, flops / (stop - start) / peak, np.nan)
+        return Executed(thread, batch, kind, last - first, start, stop, share)
