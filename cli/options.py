@@ -88,8 +88,6 @@ SpecsOrPrograms = Annotated[list[Path], _spec(_SEVERAL, found_or_programs, "SPEC
 # How policies are named everywhere: by a name, a learned one's .json, your own class or .py file.
 POLICY = "NAME|FILE|MODULE:CLASS"
 ENCODING_HELP = "Encoding of the FSM's states; best: the best of base, sort and critical in training."
-QUIET_HELP = "Print only errors and requested output: no progress, no summary."
-JSON_HELP = "Print one JSON document and nothing else to standard output."
 
 GRANULARITY = option("Whether a node is a cell or an operation (as in vanilla DyNet).", default="cell")
 NODES_HELP = (
@@ -128,10 +126,6 @@ ADDRESS = option(
     shown="one started for the run",
 )
 TAGS = option("Tag the run; repeatable.", "WORD", "--tag", callback=words)
-
-# For the commands of `abw bench`.
-QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help=QUIET_HELP)]
-Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 
 
 @group
@@ -194,8 +188,8 @@ class Passes:
 class Output:
     """What a command prints."""
 
-    quiet: bool = flag(QUIET_HELP, "-q")
-    as_json: bool = flag(JSON_HELP, "--json")
+    quiet: bool = flag("Print only errors and requested output: no progress, no summary.", "-q")
+    as_json: bool = flag("Print one JSON document and nothing else to standard output.", "--json")
 
     def progress(self) -> AbstractContextManager[Progress]:
         """Progress on standard error, unless quiet."""

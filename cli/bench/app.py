@@ -11,44 +11,40 @@ from contextlib import closing
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from abw.bench.options import SPECS
 from abw.bench.rows import Row, Rows
 from abw.cli import options
 from abw.cli.bench.tables import tables
-from abw.cli.console import print_json, progress, show
+from abw.cli.console import print_json, show
+from abw.cli.groups import group, option
 from abw.core.base.errors import AbwError, InterruptedWorkError
 from abw.core.base.files import write_json
 from abw.core.base.interrupts import INTERRUPTED, STOP, stopping_after_a_step
 
-Save = Annotated[
-    Path | None,
-    typer.Option(
-        "--save", metavar="FILE.json", help="Also write the JSON document to this file, after each row."
-    ),
-]
-Against = Annotated[
-    Path | None,
-    typer.Option("--compare", metavar="FILE.json", help="Show the speed-up over this document."),
-]
-ADDED = {"save": Save, "compare": Against, "quiet": options.QuietFlag, "as_json": options.Json}
+
+@group
+class Saving:
+    """What becomes of the rows, besides their tables."""
+
+    save: Path | None = option("Also write the JSON document to this file, after each row.", "FILE.json")
+    compare: Path | None = option("Show the speed-up over this document.", "FILE.json")
+
+
 # The document's schema.
 VERSION = 2
 
 
 def command(bench: Callable[..., Rows]) -> Callable[..., None]:
-    """The command of a bench: its parameters and those of `ADDED`.
+    """The command of a bench: its parameters, and groups of options.
 
     Ctrl-C ends it after the row under way, with exit code 130. What was measured by then, or before an error,
     is shown; it is saved after each row.
     """
-    params = list(inspect.signature(bench, eval_str=True).parameters.values())
 
-    def run(*, save: Path | None, compare: Path | None, quiet: bool, as_json: bool, **given: Any) -> None:  # noqa: ANN401
-        before = _read(compare, bench.__name__) if compare else ()
+    def run(saving: Saving, output: options.Output, **given: Any) -> None:  # noqa: ANN401
+        before = _read(saving.compare, bench.__name__) if saving.compare else ()
         if given.get("specs") == SPECS and not SPECS.exists():
             from abw.core.spec.shipped import FOLDER
 
@@ -57,7 +53,7 @@ def command(bench: Callable[..., Rows]) -> Callable[..., None]:
         notes: list[str] = []
         document = partial(_document, bench.__name__, given, rows, notes)
         try:
-            with progress(quiet) as shown, stopping_after_a_step(), closing(bench(**given)) as found:
+            with output.progress() as shown, stopping_after_a_step(), closing(bench(**given)) as found:
                 shown.phase(bench.__name__)
                 for each in found:
                     if isinstance(each, Row):
@@ -65,26 +61,26 @@ def command(bench: Callable[..., Rows]) -> Callable[..., None]:
                         shown.reached(len(rows))
                     else:
                         notes.append(each)
-                    if save is not None:
-                        write_json(save, document())
+                    if saving.save is not None:
+                        write_json(saving.save, document())
                     if STOP.asked:
                         raise InterruptedWorkError(
                             "ended early: what is shown was measured", exit_code=INTERRUPTED
                         )
         finally:
             STOP.asked = False
-            if as_json and (rows or notes):
+            if output.as_json and (rows or notes):
                 print_json(document())
-            elif not as_json:
+            elif not output.as_json:
                 show(*tables(rows, before), *notes)
 
     functools.update_wrapper(run, bench)
+    groups = {"saving": Saving, "output": options.Output}
     kind = inspect.Parameter.KEYWORD_ONLY
-    added = [
-        inspect.Parameter(name, kind, default=None if name in ("save", "compare") else False, annotation=a)
-        for name, a in ADDED.items()
+    every = [
+        *(p.replace(kind=kind) for p in inspect.signature(bench, eval_str=True).parameters.values()),
+        *(inspect.Parameter(name, kind, annotation=group) for name, group in groups.items()),
     ]
-    every = [*(p.replace(kind=kind) for p in params), *added]
     run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in every}
     return run

@@ -336,22 +336,16 @@ def cpu_seconds(policy: Policy, dags: Iterable[Dag]) -> list[float]:
 
 def _mean_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Means over the seeds of what `_counted` and `_measured` say; of one seed its numbers as they are."""
-    policies = []
+    policies, bounds = [], sum(row["lower_bound"] for row in rows)
     for same in zip(*(row["policies"] for row in rows), strict=True):
-        ratios = [entry["ratio"] for entry in same if entry["ratio"] is not None]
-        named = ("policy", "ratio", "picked")
-        entry = {key: _mean([e[key] for e in same]) for key in same[0] if key not in named}
-        if "picked" in same[0]:
-            entry["picked"] = same[0]["picked"]
-        bounds = sum(row["lower_bound"] for row in rows)
+        numbers = same[0].keys() - {"policy", "picked", "ratio"}
         policies.append(
             {
-                "policy": same[0]["policy"],
-                "batches": entry.pop("batches"),
-                "ratio": sum(e["batches"] for e in same) / bounds if bounds else None,
-                **entry,
-                "worst_ratio": max(ratios, default=None),
-                "batches_by_seed": [e["batches"] for e in same],
+                **same[0],
+                **{key: _mean([entry[key] for entry in same]) for key in same[0] if key in numbers},
+                "ratio": sum(entry["batches"] for entry in same) / bounds if bounds else None,
+                "worst_ratio": max((e["ratio"] for e in same if e["ratio"] is not None), default=None),
+                "batches_by_seed": [entry["batches"] for entry in same],
             }
         )
     sums = ("nodes", "lower_bound", "tight_bound", "least_cost")

@@ -243,12 +243,6 @@ def test_pipes_are_for_runs_alone(abw: Abw, command: str) -> None:
     assert done.code == 2 and "only `abw run` reads from a pipe" in done.err
 
 
-def test_a_pipe_without_instances_is_no_mistake(root: Path, home: Path) -> None:
-    with process(root, TREES, "--data", "-", "--output", "-", *FAST[:-1]) as run:
-        out, said = run.communicate(b"", 60)
-    assert (run.returncode, out) == (0, b"") and b"0 instances" in said
-
-
 def test_a_folder_that_cannot_be_written_is_told_before_anything_is_read(
     abw: Abw, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,7 +355,6 @@ def test_the_mini_batch_is_chosen(abw: Abw) -> None:
             "error: standard input is closed\n  hint: `< FILE`, or --data FILE\n",
         ),
         (">&-", "--output -", 1, "error: cannot write standard output: it is closed\n"),
-        (">&-", "", 0, ""),
         ("2>&-", "", 0, ""),
     ],
 )

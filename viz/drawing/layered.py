@@ -24,17 +24,26 @@ MANY = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Bent:
-    """A graph whose long edges run through bends, a node in every layer they cross.
+class Bundled:
+    """A graph of n nodes with hubs behind them: `layer`, `group` (n + hubs,); `source`, `target` (m,).
 
-    Nodes n and above are bends; `source` and `target` are the pieces of edges, between neighbouring layers.
-    Edge e runs through `path[path_ptr[e]:path_ptr[e + 1]]`, its ends included.
+    Layers are twice those given, so that hubs lie between them, in odd ones.
     """
 
     layer: Ints
     group: Ints
     source: Ints
     target: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Bent(Bundled):
+    """A graph whose long edges run through bends, a node in every layer they cross.
+
+    Nodes n and above are bends; `source` and `target` are the pieces of edges, between neighbouring layers.
+    Edge e runs through `path[path_ptr[e]:path_ptr[e + 1]]`, its ends included.
+    """
+
     path_ptr: Ints
     path: Ints
 
@@ -163,19 +172,6 @@ def _apart(wish: Floats, order: NDArray[np.int64], segment: NDArray[np.int64], r
     place = np.empty(len(wish))
     place[order] = (right + left) / 2 - number * step + rank[order]
     return place
-
-
-@dataclass(frozen=True, slots=True)
-class Bundled:
-    """A graph of n nodes with hubs behind them: `layer`, `group` (n + hubs,); `source`, `target` (m,).
-
-    Layers are twice those given, so that hubs lie between them, in odd ones.
-    """
-
-    layer: Ints
-    group: Ints
-    source: Ints
-    target: Ints
 
 
 def bundled(type: Ints, group: Ints, layer: Ints, source: Ints, target: Ints) -> Bundled:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -43,12 +42,13 @@ def policy_svg(picture: PolicyPicture) -> Svg:
     height = max((box[3] for box in ends.values()), default=TOP) + 40 + MARGIN
     labels = Labels((0, TOP, sheet.right + MARGIN, height), ends.values())
     lines = [_line(picture, t, ends) for t in moves]
-    for x, y in (line.curve[3] for t, line in zip(moves, lines, strict=True) if t.target == END):
+    curves = [curve for _, curve in lines]
+    for x, y in (curve[3] for t, curve in zip(moves, curves, strict=True) if t.target == END):
         labels.taken.append((x, y - 8, x + wide("end") + 8, y + 8))
-    sheet.add(*(line.drawn for line in lines))
+    sheet.add(*(drawn for drawn, _ in lines))
     for s, box in ends.items():
         sheet.add(tag("g", state_box(picture, s, box), class_="state", id=f"state-{picture.policy}-{s}"))
-    counts, left = _counts(picture, moves, lines, labels)
+    counts, left = _counts(picture, moves, curves, labels)
     sheet.add(counts)
     if left:
         note = f"{left} counts of transitions have no room here: the lines' tips have them, and --json"
@@ -160,18 +160,10 @@ def state_box(picture: PolicyPicture, s: int, box: Box) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A transition as drawn, and the curve that its count may lie on."""
+def _line(picture: PolicyPicture, t: Transition, ends: dict[int, Box]) -> tuple[str, Curve]:
+    """A transition as drawn, in its type's colour, and the curve that its count may lie on.
 
-    drawn: str
-    curve: Curve
-
-
-def _line(picture: PolicyPicture, t: Transition, ends: dict[int, Box]) -> Line:
-    """A transition: to the right as a curve, to itself as a loop, back as an arc, around other states.
-
-    Its colour is the type's, so that a label need only count.
+    To the right it is a curve, to itself a loop, back an arc, around other states.
     """
     # it begins and ends at the edge of its own states, and does not lie below them either
     taken = [(x + 1, y + 1, right - 1, low - 1) for x, y, right, low in ends.values()]
@@ -184,7 +176,7 @@ def _line(picture: PolicyPicture, t: Transition, ends: dict[int, Box]) -> Line:
     target = "end" if t.target == END else f"state {t.target}"
     tip = f"state {t.source} to {target}: {t.count} times, mostly by {t.type}"
     stop = text(right + 38, middle + 4, "end", "soft") if t.target == END else ""
-    return Line(tipped(tip, drawn + stop), curve)
+    return tipped(tip, drawn + stop), curve
 
 
 def _ways(t: Transition, ends: dict[int, Box]) -> Iterator[Curve]:
@@ -218,7 +210,7 @@ def _ways(t: Transition, ends: dict[int, Box]) -> Iterator[Curve]:
 
 
 def _counts(
-    picture: PolicyPicture, moves: Sequence[Transition], lines: Sequence[Line], labels: Labels
+    picture: PolicyPicture, moves: Sequence[Transition], curves: Sequence[Curve], labels: Labels
 ) -> tuple[str, int]:
     """How often transitions were taken, on their lines where there is room, the most frequent first.
 
@@ -229,7 +221,7 @@ def _counts(
     parts, left_out = [], 0
     for i in sorted(shown, key=lambda i: -moves[i].count):
         said = f"×{moves[i].count}"
-        wanted = (along(lines[i].curve, share) for share in SHARES)
+        wanted = (along(curves[i], share) for share in SHARES)
         at = labels.place(wanted, wide(said, SMALL) + 4, SMALL + 3)
         if at is None:
             left_out += 1
