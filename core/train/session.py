@@ -41,12 +41,11 @@ from abw.core.train.targets import training_of
 from abw.core.train.teacher import Teacher, finished_model
 
 
-@dataclass(frozen=True, slots=True)
-class TrainOptions:
-    """How to train: what `abw train`'s flags say. None: what the spec says.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonTraining:
+    """How to train a spec or a program, by `abw train`'s flags. None: what the spec or the library says.
 
-    `every`: seconds between checkpoints inside an epoch. `metrics`: the user's (`user_metrics`).
-    `workers`: so many processes compute gradients, by an engine (`abw.core.train.steps.Engine`); 0: this one.
+    `every`: seconds between checkpoints inside an epoch.
     """
 
     dev: Path | None = None
@@ -56,9 +55,19 @@ class TrainOptions:
     threads: int | None = None
     seed: int = 0
     every: float = 60.0
+    dedup: DedupMode = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions(CommonTraining):
+    """How to train a spec.
+
+    `metrics`: the user's (`user_metrics`). `workers`: so many processes compute gradients, by an engine
+    (`abw.core.train.loop.Engine`); 0: this one.
+    """
+
     metrics: Sequence[str] = ()
     workers: int = 0
-    dedup: DedupMode = "auto"
 
 
 @dataclass(frozen=True, slots=True)

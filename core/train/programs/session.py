@@ -20,7 +20,6 @@ from abw.core.data.feed import open_feed
 from abw.core.data.plain import Plain
 from abw.core.exec.gradient import Gradient
 from abw.core.exec.trained import load_weights
-from abw.core.graph.equal.consing import DedupMode
 from abw.core.ir.training import Metric, Training
 from abw.core.program.load import NetOverrides
 from abw.core.script.find import Program, opened
@@ -34,6 +33,7 @@ from abw.core.train.learner import Found
 from abw.core.train.loop import CHECKPOINT, Loop, Row, restored
 from abw.core.train.programs.trainer import ProgramTrainer
 from abw.core.train.session import (
+    CommonTraining,
     damaged,
     digests,
     new_training,
@@ -48,33 +48,22 @@ AT_ONCE = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class ProgramTraining:
-    """How a program is trained: what `abw train`'s flags say. None: what its library says."""
+class ProgramTraining(CommonTraining):
+    """How a program is trained."""
 
     data: Path
     format: str | None = None
-    dev: Path | None = None
     limit: int | None = None
     batch: int | None = None
-    epochs: int | None = None
     dims: dict[str, int] = field(default_factory=dict)
     weights: Path | None = None
-    policy: str = "sufficient"
-    executor: str = "cpu"
-    threads: int | None = None
-    seed: int = 0
-    dedup: DedupMode = "auto"
-    every: float = 60.0
     allow_outside: bool = False
 
     @property
     def overrides(self) -> NetOverrides:
         """How `abw.cells` in the program's file makes its net."""
-        same = {
-            name: getattr(self, name)
-            for name in ("dims", "weights", "threads", "seed", "dedup", "allow_outside")
-        }
-        return NetOverrides(**same)
+        same = ("dims", "weights", "threads", "seed", "dedup", "allow_outside")
+        return NetOverrides(**{name: getattr(self, name) for name in same})
 
 
 class ProgramLessons:
