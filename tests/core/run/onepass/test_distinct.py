@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, partial
@@ -127,6 +128,28 @@ def test_kept_leaves(windows: list[tuple[int, int]], apart: int, rows: int) -> N
                         (distinct.kept, done.nodes, distinct.place.tolist(), distinct.epoch is None)
                     )
             assert counts[0] == counts[1] == counts[2] and counts[0][3] == (number < apart)
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_results_that_are_kept_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passes: bool) -> None:
+    """A sum over one leaf gives back what an earlier mini-batch has computed."""
+    monkeypatch.setattr("abw.core.graph.equal.leaves.LEAST_FLOPS", 0)
+    shutil.copytree("specs/cells", tmp_path / "cells")
+    shutil.copytree("specs/data", tmp_path / "data")
+    text = Path("specs/treelstm.yaml").read_text()
+    text = text.replace("outputs:", '  kids: {per: internal, sum: {s: "children.leaf.h or zeros"}}\noutputs:')
+    (tmp_path / "m.yaml").write_text(text.replace("{classes: output.y}", "{classes: output.y, kids: kids.s}"))
+    model = open_model(tmp_path / "m.yaml", Overrides(dims={"hidden": 8}))
+    instances, found = read_instances(model.data, 24), []
+    for dedup in ("off", "on"):
+        networks = open_networks(model, "cell", dedup=dedup, leaves=dedup == "on")
+        workload = open_workload(model, instances, networks)
+        runner = runner_of(workload)
+        runner = runner if passes else replace(runner, passes=None)
+        windows = [(0, 24), (0, 24), (3, 20), (0, 24)]
+        found.append([bits for window in windows for _, bits in ran(runner, workload, [window])])
+    assert found[0] == found[1]
+    assert runner.executor.leaves and (runner.executor.leaves.row_of >= 0).any()
 
 
 def test_verification_reads_what_a_pass_has_kept() -> None:
