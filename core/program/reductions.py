@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from abw.core.base.errors import AbwError
 from abw.core.ir.cell import Cell, Op, Port, Shape
-from abw.core.ir.model import SPREADS, Attention, Library, Reduction, with_reduction, with_type
-from abw.core.program.recording.recorder import Call, Reduced
+from abw.core.ir.model import SPREADS, Attention, Reduction, with_reduction, with_type
+from abw.core.program.recording.recorder import Call, Callee
 from abw.core.program.recording.values import Value, owner
-from abw.core.program.session import Session
 
 # Methods of a net that a cell of the same name hides.
 NAMES = ("sum", "mean", "max", "var", "std", "softmax", "attend")
 
 
-class Callables(Protocol):
-    """A net, as reductions need it."""
-
-    _session: Session
-    _values: dict[Shape, type[Value]]
-    _kind: dict[Shape, int]
-    _zeros: dict[Shape, Value]
-    _shapes: tuple[Shape, ...]
-
-    def _extend(self, library: Library) -> int: ...
-
-    def _brought(self, numbers: object, what: str, shapes: Sequence[Shape]) -> Value: ...
-
-
 class Reductions:
     """The reductions of a net: types that are added to its library when they are first called."""
 
-    def __init__(self, net: Callables) -> None:
+    def __init__(self, net: Any) -> None:  # noqa: ANN401 (a `Net`, whose part this is)
         self._net = net
         self._numbers: dict[tuple[Reduction | Attention, tuple[Shape, ...]], int] = {}
         self._calls: dict[tuple[Reduction, type], Call] = {}
@@ -107,26 +92,20 @@ class Reductions:
             number = self._number(reduction, (shape,))
             return self._node(number, shape, len(values), *(value.ref for value in values))
         if (reduction, kind) not in self._calls:
-            made = Reduced(reduction, self._number(reduction, (shape,)), kind, kind, self._net._kind[shape])
+            number, added = self._number(reduction, (shape,)), self._net._kind[shape]
+            made = Callee(reduction, number, (("values", kind),), (kind,), (added,))
             self._calls[reduction, kind] = self._net._session.recorder.callable_reduction(made, self._refused)
         found: Value = self._calls[reduction, kind](values)
         return found
 
-    def _refused(self, made: Reduced, values: Any) -> Value:  # noqa: ANN401
+    def _refused(self, made: Callee, values: Any) -> Value:  # noqa: ANN401
         """Reduce what is no list of several values of one class, by their numbers or handles."""
-        given = self._alike(made.name, [*values])
-        if given[0].shape != made.input.shape:
-            raise AbwError(
-                f"{made.name} wants values of {list(made.input.shape)}, not {list(given[0].shape)}"
-            )
-        found: Any = made.output()
+        given, (shape,) = self._alike(made.name, [*values]), (kind.shape for _, kind in made.inputs)
+        if given[0].shape != shape:
+            raise AbwError(f"{made.name} wants values of {list(shape)}, not {list(given[0].shape)}")
         if len(given) == 1:
-            found.ref = self._of_one(made.name, given[0]).ref
-            return found  # type: ignore[no-any-return]
-        handles = [value.ref for value in given]
-        recorder = self._net._session.recorder
-        found.ref = recorder.node(made.number, len(given), *handles) + made.added
-        return found  # type: ignore[no-any-return]
+            return self._of_one(made.name, given[0])
+        return self._node(made.number, shape, len(given), *(value.ref for value in given))
 
     def _of_one(self, reduction: str, value: Value) -> Value:
         """What a reduction makes of one value."""

@@ -19,7 +19,7 @@ from abw.core.base.errors import AbwError, did_you_mean, missing_file
 from abw.core.base.modules import beside
 from abw.core.program.load import NetOverrides, overriding, prepare
 from abw.core.program.net import Net
-from abw.core.program.recording.recorder import is_cell
+from abw.core.program.recording.machine_code import is_machine_function
 from abw.core.program.session import DEFAULT_GRANULARITY
 from abw.core.script.tracebacks import located
 from abw.core.spec.shipped import FOLDER, functions_in
@@ -118,7 +118,7 @@ def _function(module: ModuleType, wanted: str, path: Path) -> Callable[[Any], An
     if not callable(found):
         message = f"{what} is not a function but {type(found).__name__}"
         raise AbwError(message, hint="def f(instance): …", exit_code=2)
-    if is_cell(found):
+    if is_machine_function(found):
         raise AbwError(f"{what} is a cell", hint="a program is a function that calls cells", exit_code=2)
     _require_one(found, what)
     return found  # type: ignore[no-any-return]

@@ -19,7 +19,7 @@ from abw.core.ir.model import Attention, Library, Table, library_of, with_reduct
 from abw.core.ir.network import Constant
 from abw.core.policy.registry import get_policy
 from abw.core.program.network import constants_of, shapes_of
-from abw.core.program.recording.recorder import Callee, Reduced
+from abw.core.program.recording.recorder import Callee
 from abw.core.program.recording.values import BITS, KINDS, SHAPES, kind_of
 from abw.core.program.session import How, Session
 from abw.torch.recording.tensorlike import make_tensor_like
@@ -202,10 +202,10 @@ class CellLibrary:
             self._reductions[key] = len(self.library.types)
             self._extend(with_reduction(self.library, how, [(key[1],)]))
 
-        def others(_: Reduced, values: Any) -> Any:
+        def others(_: Callee, values: Any) -> Any:
             return call([self.as_class(value, cls) for value in values])
 
-        made = Reduced(how, self._reductions[key], cls, cls, cls.kind_)
+        made = Callee(how, self._reductions[key], (("values", cls),), (cls,), (cls.kind_,))
         call = self.session.recorder.callable_reduction(made, others)
         return call
 

@@ -127,13 +127,8 @@ def allowed(flat: Array, asks: Sequence[Ask]) -> Bools | None:
     """Return which choices are allowed (n, choices); None if all are."""
     if all(ask.argument is None for ask in asks):
         return None
-    return np.frombuffer(_masks(asks, flat.shape[1]), np.bool_).reshape(flat.shape)
-
-
-def _masks(asks: Sequence[Ask], size: int) -> bytes:
-    """A byte for each choice of each question: 1 if it is allowed."""
-    everything = b"\1" * size
-    return b"".join([ask.argument or everything for ask in asks])
+    everything = b"\1" * flat.shape[1]
+    return np.frombuffer(b"".join([ask.argument or everything for ask in asks]), np.bool_).reshape(flat.shape)
 
 
 def masked(flat: Array, may: Bools | None) -> Array:

@@ -26,11 +26,6 @@ PAYS = 1.25
 LEAST = 64
 
 
-def _together(given: Sequence[Any]) -> Floats:
-    """Stack arrays of one shape."""
-    return np.stack(given)
-
-
 def warm() -> None:
     """Compile the loop that copies rows, or load it from disk."""
     row = np.zeros((1, 1), np.float32)
@@ -49,7 +44,7 @@ class InputRows:
         self._patience = Patience(dedup)
         self._seen: dict[tuple[int, bytes], int] | None = None
         self._added = 0
-        self.stack: Callable[[Sequence[Any]], Floats] = _together
+        self.stack: Callable[[Sequence[Any]], Floats] = np.stack
         self._rows: dict[int, Floats] = {}
         self._count: dict[int, int] = {}
         self._later: dict[int, tuple[list[int], list[Any]]] = {}

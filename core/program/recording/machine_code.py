@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import platform
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -141,14 +140,9 @@ OBJECT = 16
 def available() -> bool:
     """Whether this interpreter's objects are laid out as the machine code expects.
 
-    Not on other interpreters than CPython, nor on its builds without a global lock, or that trace references.
+    Not on builds of CPython without a global lock, or that trace references.
     """
-    if not (
-        sys.implementation.name == "cpython"
-        and object.__basicsize__ == OBJECT
-        and sys.byteorder == "little"
-        and platform.machine() in ("x86_64", "AMD64", "aarch64", "arm64")
-    ):
+    if object.__basicsize__ != OBJECT or platform.machine() not in ("x86_64", "AMD64", "aarch64", "arm64"):
         return False
     probe = value_type()
     return probe.__basicsize__ == OBJECT + 8 and not probe.__flags__ & _COLLECTED

@@ -25,7 +25,6 @@ from abw.core.program.recording.machine_code import (
     FAST,
     WORDS,
     available,
-    is_machine_function,
     machine_function,
     value_type,
 )
@@ -50,7 +49,7 @@ _LEAST, _MOST = WORDS["least"], WORDS["most"]
 @dataclass(frozen=True, slots=True)
 class Callee:
     """A cell that can be called: its type's number, the classes of its inputs, by name, and outputs; and what
-    is added to a node's first handle for each output's.
+    is added to a node's first handle for each output's. Of a reduction the input is a list of values.
     """
 
     name: str
@@ -60,25 +59,9 @@ class Callee:
     added: tuple[int, ...]
 
 
-# Called with arguments that are not all values of the shapes wanted: raises, or says what the call gives.
-Refuse = Callable[[Callee, Sequence[object]], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Reduced:
-    """A reduction that can be called: its type's number, the classes of what it reduces and gives, and what
-    is added to a node's first handle for that of its output.
-    """
-
-    name: str
-    number: int
-    input: type[Value]
-    output: type[Value]
-    added: int
-
-
-# Called with what is no list of several values of the class wanted: raises, or says what the call gives.
-RefuseValues = Callable[[Reduced, Any], Any]
+# Called with arguments that are not all values of the classes wanted, or with what is no list of several such
+# values: raises, or says what the call gives.
+Refuse = Callable[[Callee, Any], Any]
 
 
 def _word(name: str) -> Any:  # noqa: ANN401 (a property that is a number)
@@ -303,11 +286,19 @@ class Recorder:
         def asking(code: str, slow: Callable[..., Any], said: str, *size: int) -> Callable[..., Any]:
             return machine_function(code, code, FAST, said, (self.head, id(made), *size, id(slow)), slow)
 
+        def argmax(self: Value, allowed: Sequence[bool] | None = None) -> Any:  # noqa: ANN401
+            return ask(self, allowed)
+
+        def above(self: Value, limit: float) -> Any:  # noqa: ANN401
+            return compare(self, float(limit))
+
+        argmax.__doc__, above.__doc__ = Value.argmax.__doc__, Value.above.__doc__
         if len(shape) == 1:
-            own["argmax"] = _asking_argmax(asking("ask", Value.argmax, "ask(value, given)", shape[0]))
-            own["_best"] = asking("pick", Value._best, "pick(values, k, plus)")
+            ask = asking("ask", Value.argmax, "ask(value, given)", shape[0])
+            own |= {"argmax": argmax, "_best": asking("pick", Value._best, "pick(values, k, plus)")}
         if own["_size"] == 1:
-            own["above"] = _asking_above(asking("ask", Value.above, "ask(value, given)", 0))
+            compare = asking("ask", Value.above, "ask(value, given)", 0)
+            own["above"] = above
         for name, field in own.items():
             setattr(made, name, field)
         return made
@@ -316,66 +307,46 @@ class Recorder:
         """The function that records a call of a cell, or hands it to `refuse`."""
         names = [name if _usable(name) else f"input_{i}" for i, (name, _) in enumerate(callee.inputs)]
         kinds = [kind for _, kind in callee.inputs]
-        arguments = ", ".join(names)
-        bind = eval(f"lambda {arguments}: ({''.join(f'{name}, ' for name in names)})")
+        bind = eval(f"lambda {', '.join(names)}: ({''.join(f'{name}, ' for name in names)})")
         bind.__name__ = bind.__qualname__ = callee.name  # as errors say it
 
         def slow(*values: Any, **named: Any) -> Any:  # noqa: ANN401
             given = bind(*values, **named)
             if [value.__class__ for value in given] != kinds:
                 return refuse(callee, given)
-            first = self.node(callee.number, *[value.ref for value in given])
-            made: list[Any] = [kind() for kind in callee.outputs]
-            for value, added in zip(made, callee.added, strict=True):
-                value.ref = first + added
-            return made[0] if len(made) == 1 else tuple(made)
+            return self._made(callee, [value.ref for value in given])
 
-        sizes = len(callee.inputs), len(callee.outputs)
-        words: list[int | Table] = [self.head, callee.number, *sizes, id(slow), *map(id, kinds)]
-        for kind, added in zip(callee.outputs, callee.added, strict=True):
-            words += [id(kind), added]
-        said = f"{callee.name}({arguments})"
-        return machine_function(callee.name, "record", FAST | BY_NAME, said, words, (self, callee, slow))
+        return self._recording(callee, len(kinds), names, slow)
 
-    def callable_reduction(self, made: Reduced, refuse: RefuseValues) -> Call:
+    def callable_reduction(self, callee: Callee, refuse: Refuse) -> Call:
         """The function that records a reduction of a list of values, or hands it to `refuse`."""
+        ((name, kind),) = callee.inputs
 
         def slow(values: Any) -> Any:  # noqa: ANN401
-            if values.__class__ not in (list, tuple) or len(values) < 2:
-                return refuse(made, values)
-            if any(value.__class__ is not made.input for value in values):
-                return refuse(made, values)
-            found: Any = made.output()
-            found.ref = self.node(made.number, len(values), *[value.ref for value in values]) + made.added
-            return found
+            several = values.__class__ in (list, tuple) and len(values) > 1
+            if not several or any(value.__class__ is not kind for value in values):
+                return refuse(callee, values)
+            return self._made(callee, [len(values), *[value.ref for value in values]])
 
-        words = (self.head, made.number, -1, 1, id(slow), id(made.input), id(made.output), made.added)
-        said = f"{made.name}(values)"
-        return machine_function(made.name, "record", FAST | BY_NAME, said, words, (self, made, slow))
+        return self._recording(callee, -1, [name], slow)
 
+    def _made(self, callee: Callee, words: Sequence[int]) -> Any:  # noqa: ANN401
+        """Write a node; returns its values."""
+        first = self.node(callee.number, *words)
+        made: list[Any] = [kind() for kind in callee.outputs]
+        for value, added in zip(made, callee.added, strict=True):
+            value.ref = first + added
+        return made[0] if len(made) == 1 else tuple(made)
 
-def is_cell(function: object) -> bool:
-    """Whether a function is a cell of a net."""
-    return available() and is_machine_function(function)
+    def _recording(self, callee: Callee, inputs: int, names: Sequence[str], slow: Call) -> Call:
+        """The function of machine code; what it does not take is left to `slow`."""
+        kinds = [id(kind) for _, kind in callee.inputs]
+        words: list[int | Table] = [self.head, callee.number, inputs, len(callee.outputs), id(slow), *kinds]
+        for kind, added in zip(callee.outputs, callee.added, strict=True):
+            words += [id(kind), added]
+        said = f"{callee.name}({', '.join(names)})"
+        return machine_function(callee.name, "record", FAST | BY_NAME, said, words, (self, callee, slow))
 
 
 def _usable(name: str) -> bool:
     return name.isidentifier() and not iskeyword(name)
-
-
-def _asking_argmax(ask: Callable[..., Any]) -> Callable[..., int]:
-    def argmax(self: Value, allowed: Sequence[bool] | None = None) -> int:
-        found: int = ask(self, allowed)
-        return found
-
-    argmax.__doc__ = Value.argmax.__doc__
-    return argmax
-
-
-def _asking_above(ask: Callable[..., Any]) -> Callable[..., bool]:
-    def above(self: Value, limit: float) -> bool:
-        found: bool = ask(self, float(limit))
-        return found
-
-    above.__doc__ = Value.above.__doc__
-    return above

@@ -23,7 +23,6 @@ from abw.core.program.recording.machine_code import (
     CLOSED,
     FAST,
     TO_YIELD,
-    available,
     machine_function,
 )
 from abw.core.program.recording.recorder import Recorder
@@ -100,8 +99,6 @@ def run_through(function: Program, item: object) -> Done | Failed:
 @cache
 def _bounded() -> Callable[[Callable[[], object]], object]:
     """What calls the first function of a greenlet, so that errors of C++ in it do not look further."""
-    if not available():
-        return lambda function: function()
     return machine_function("bounded", "bounded", FAST, "bounded(function)", ())
 
 

@@ -34,7 +34,13 @@ def in_arrays(outcomes: Sequence[Done | Failed | None], read: Read) -> list[Done
         found[value.ref] = None
         return value
 
-    ends = [_noted(outcome, note) for outcome in outcomes if outcome is not None]
+    ends: list[Done | Failed] = [end for end in outcomes if end is not None]
+    for i, end in enumerate(ends):
+        try:
+            if isinstance(end, Done):
+                _mapped(end.result, note)
+        except AbwError as error:
+            ends[i] = Failed(error)
     if not found:
         return ends
     shapes: dict[int, list[int]] = {}
@@ -52,16 +58,6 @@ def in_arrays(outcomes: Sequence[Done | Failed | None], read: Read) -> list[Done
         return found[value.ref]
 
     return [end if isinstance(end, Failed) else Done(_mapped(end.result, change)) for end in ends]
-
-
-def _noted(end: Done | Failed, note: Callable[[Value], object]) -> Done | Failed:
-    """Note the values of an end; gives it, or a failure where they cannot be returned."""
-    try:
-        if isinstance(end, Done):
-            _mapped(end.result, note)
-    except AbwError as error:
-        return Failed(error)
-    return end
 
 
 def _mapped(thing: Any, change: Callable[[Value], object]) -> Any:  # noqa: ANN401

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from abw import AbwError
-from abw.core.program.recording.machine_code import available
-from abw.core.program.recording.recorder import is_cell
+from abw.core.program.recording.machine_code import available, is_machine_function
 from tests.core.program.cells import Programs, small
 
 pytestmark = pytest.mark.skipif(not available(), reason="calls are recorded by Python here")
@@ -41,7 +40,7 @@ def test_what_is_no_right_call_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AbwError, match="cells can be called only in a running program"):
         net.step(zero, zero)
     assert [*inspect.signature(net.score).parameters] == ["x", "y"]
-    assert is_cell(net.score) and not is_cell(net.run) and not is_cell(len)
+    assert is_machine_function(net.score) and not is_machine_function(net.run)
 
 
 def test_the_tape_grows(tmp_path: Path) -> None:
