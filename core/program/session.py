@@ -73,7 +73,7 @@ class Ran:
 
     def schedule(self, graph: Graph) -> Schedule:
         """The batches in the order in which they were executed, of the whole graph."""
-        number = np.empty(self.engine.planned.count, np.int32)
+        number = np.empty(self.engine.tape.count, np.int32)
         number[graph.vertex] = np.arange(len(graph))
         pieces = self.engine.pieces
         nodes = [number[piece.vertex[schedule.nodes]] for piece, schedule in pieces]

@@ -178,10 +178,10 @@ class ProgramRun(Run[Plain, Sequence[Row]]):
                 last=int(items.lines[-1]),
                 taken=taken,
                 counted={
-                    **asdict(ran.engine.counts),
+                    **asdict(ran.engine.tape.counts),
                     "nodes": ran.engine.nodes - ran.engine.equal_nodes,
                     "equal_nodes": ran.engine.equal_nodes,
-                    "batches": ran.engine.batches,
+                    "batches": ran.engine.tape.batches,
                     "rounds": ran.rounds,
                 },
                 run=self,
@@ -298,7 +298,7 @@ class RanProgram(Ran[Sequence[Row]]):
         with self.run.clock("verify"):
             for graph, schedule in ran.engine.pieces:
                 check_schedule(graph.dag, schedule)
-            for plan in ran.engine.planned.plans:
+            for plan in ran.engine.tape.plans:
                 check_plan(plan.graph, plan)
             good = [i for i, end in enumerate(ran.ends) if not isinstance(end, Failed)]
             found = verify(

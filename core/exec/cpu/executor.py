@@ -313,8 +313,8 @@ class CpuExecutor(Executor):
             run = self._launcher
             limit = np.iinfo(np.int64).max if run.team is None else partition.APART_FLOPS
             self._tape = CompiledTape(
-                self._arenas, self._target, self._memory, run.tables, run.scratch[0], self._epochs, bits,
-                int(limit),
+                self._network, self, self._target, self._memory, run.tables, run.scratch[0], self._epochs,
+                bits, int(limit),
             )  # fmt: skip
         return self._tape
 

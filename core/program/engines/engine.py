@@ -18,7 +18,6 @@ from abw.core.graph.graph import Graph
 from abw.core.graph.part import appended, unified
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import arenas_of
-from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy, Schedule
@@ -53,11 +52,11 @@ class Engine:
     """Executes recorded calls of cells as nodes of `network`.
 
     The executor's own tape runs them without plans, if it has one, the policy is the critical rule, and the
-    engine is `compiled`. Otherwise, and for pieces too large for one thread, each piece is scheduled and
-    planned. `clock` counts the seconds of all runs.
+    engine allows it (`by_tape`). Otherwise, and for pieces too large for one thread, each piece is scheduled
+    and planned. `clock` counts the seconds of all runs.
     """
 
-    compiled = True
+    by_tape = True
     looks_for_equal = True
 
     def __init__(
@@ -83,6 +82,8 @@ class Engine:
         # what the tape executed in one go, and segments with the plan of what was executed of them
         self._recorded: list[Sequence[Piece] | Planning] = []
         self.rounds = 0
+        self.tape: PlannedTape
+        self._compiled: CompiledTape | None
         self.extend(cells, params)
 
     def extend(self, cells: Network, params: Params) -> None:
@@ -92,9 +93,8 @@ class Engine:
         """
         self.cells, self.params, self.network = cells, params, self._executed_network(cells)
         self._reads = reads_of(cells)
-        self.planned = PlannedTape(self.network, self._executor)
+        self.tape, self._compiled = PlannedTape(self.network, self._executor), None
         self.equal = Consing(self.network)
-        self.tape: CompiledTape | None = None
         self._prepared = self._outdated = False
         self._may_look, self._looking = self._may_look or self._looking, False
 
@@ -109,13 +109,13 @@ class Engine:
     @property
     def taped(self) -> bool:
         """Whether the executor's own tape may run the calls."""
-        return self.compiled and isinstance(self._policy, Critical) and self._executor.abilities.tapes
+        return self.by_tape and isinstance(self._policy, Critical) and self._executor.abilities.tapes
 
     def begin(self, base: int) -> None:
         """Begin a run, whose first node is number `base` of all runs'. Values of earlier runs are lost."""
         if self._looking and self._patience.mode == "auto":
             self._learn()
-        self._last, self._planned_last = self.planned.count, bool(self.planned.pieces)
+        self._last, self._planned_last = self.tape.count, bool(self.tape.pieces)
         self._base, self._recorded, self.rounds = base, [], 0
         self._may_look, self._looking = self._patience.begin(), False
         if self._prepared:
@@ -123,9 +123,9 @@ class Engine:
 
     def _learn(self) -> None:
         """Take note of whether looking for equal nodes has paid in the last run."""
-        count, arenas = self.planned.count, arenas_of(self.network)
+        count, arenas = self.tape.count, arenas_of(self.network)
         spared = self.equal.spared(count)
-        sizes = np.bincount(self.planned.type[:count][spared], minlength=len(self.network.types))
+        sizes = np.bincount(self.tape.type[:count][spared], minlength=len(self.network.types))
         flops = float(sizes @ (arenas.product_flops + arenas.other_flops))
         self._patience.learn(paid=worth(count, int(sizes.sum()), flops))
 
@@ -144,17 +144,18 @@ class Engine:
         if self._patience.mode == "on" or (many and not shared):
             self._looking = True
             self.equal.begin()
-            if self.tape is not None:
-                self.tape.look(self.equal)
+            if self._compiled is not None:
+                self._compiled.look(self.equal)
 
     def _start(self) -> None:
         """Begin a run on the prepared executor."""
-        self.planned.clear()
         self._may_look, self._looking = self._may_look or self._looking, False
-        self.tape = self._executor.tape(BITS) if self.taped else None
-        if self.tape is not None:
-            self.tape.begin(self._base * self.network.width)
-            self.tape.place(self.planned.type, self.planned.row)
+        self._compiled = self._executor.tape(BITS) if self.taped else None
+        if self._compiled is None:
+            self.tape.clear()
+        else:
+            self.tape = self._compiled
+            self._compiled.begin(self._base * self.network.width)
 
     def prepare(self) -> None:
         """Prepare the executor, or pass it changed parameters, if necessary.
@@ -184,13 +185,13 @@ class Engine:
             return
         self.prepare()
         self._look(piece.nodes)
-        if self.tape is not None:
-            self._bring(self.tape)
+        if self._compiled is not None:
+            self._bring(self._compiled)
             self._reserve(piece.nodes, len(piece.words))
             with self.clock("execute"):
-                done = self.tape.advance(piece.words, piece.nodes)
+                done = self._compiled.advance(piece.words, piece.nodes)
             if done:
-                self._append([piece])
+                self._recorded.append([piece])
                 return
         self.advance(self.segment(piece))
 
@@ -208,43 +209,35 @@ class Engine:
         the executor's tape can. Cost: see `CompiledTape.round`.
         """
         self.prepare()
-        if self.tape is None:
+        tape = self._compiled
+        if tape is None:
             return False
         self._look((recorder.next - recorder.begun) // recorder.step)
-        self._bring(self.tape)
-        while not (done := self.tape.round(recorder.head)) and self.tape.make_room(recorder.unread):
+        self._bring(tape)
+        while not (done := tape.round(recorder.head)) and tape.make_room(recorder.unread):
             self._reserve(recorder.unread, recorder.unread)
         self.catch_up(recorder)
         return done
 
     def catch_up(self, recorder: Recorder) -> None:
         """Take note of what the tape has executed by itself."""
-        if self.tape is None:
+        if self._compiled is None:
             return
-        self.clock.seconds["execute"] += self.tape.seconds()
+        self.clock.seconds["execute"] += self._compiled.seconds()
         if found := recorder.executed():
             self.rounds += len(found)
-            self._append(found)
+            self._recorded.append(found)
 
     def _bring(self, tape: CompiledTape) -> None:
         if self._inputs:
             for constant, since, values in self._inputs.fresh(self.network):
                 tape.bring(constant, since, values)
 
-    def _append(self, pieces: Sequence[Piece]) -> None:
-        """Note what the tape has computed."""
-        assert self.tape is not None
-        self._recorded.append(pieces)
-        self.planned.count = self.tape.count
-
     def _reserve(self, more: int, words: int) -> None:
         """Have room for more nodes, of so many words."""
-        if self.planned.reserve(more) and self.tape is not None:
-            self.tape.place(self.planned.type, self.planned.row)
-        if self._looking:
-            replaced = self.equal.reserve(self.planned.count, more, words)
-            if replaced and self.tape is not None:
-                self.tape.look(self.equal)
+        self.tape.reserve(more)
+        if self._looking and self.equal.reserve(self.tape.count, more, words) and self._compiled is not None:
+            self._compiled.look(self.equal)
 
     def advance(self, segment: Segment) -> None:
         """Compute the next nodes by a plan. Errors: TooLargeError.
@@ -266,26 +259,20 @@ class Engine:
             self.equal.number(segment.first, segment.type, segment.operand_ptr, operand)
             kept, local = self._kept(replace(segment, operand=operand))
         own, given = self._inputs.split(self.network, kept)
-        if self.tape is not None:
-            self.planned.rows = self.tape.leave()
         if not len(own):
             self._recorded.append(Planning(segment))
-            self.planned.refer(segment.type, self.equal.same)
-            if self.tape is not None:
-                self.tape.take(self.tape.leave(), self.planned.count)
+            self.tape.refer(segment.type, self.equal.same)
             return
         graph, outer, number = self.graph(own, given)
         with self.clock("schedule"):
             schedule = self._schedule(graph, own, number)
         with self.clock("plan"):
-            made = self.planned.plan(graph, schedule, outer, fields=False)
+            made = self.tape.plan(graph, schedule, outer, fields=False)
         self._recorded.append(Planning(segment, made))
         if local is not None:
             number = np.where(local >= 0, number[local], -1).astype(np.int32)
         with self.clock("execute"):
-            self.planned.run(made, segment.type, number, self.equal.same if self._looking else None)
-        if self.tape is not None:
-            self.tape.take(made.rows, self.planned.count)
+            self.tape.run(made, segment.type, number, self.equal.same if self._looking else None)
 
     def _kept(self, segment: Segment) -> tuple[Segment, Ints]:
         """The nodes of a segment that stand for themselves, numbered on from its first; of each node the
@@ -340,17 +327,17 @@ class Engine:
     @property
     def recorded(self) -> int:
         """How many calls of cells this run has computed."""
-        return self.planned.count
+        return self.tape.count
 
     @property
     def nodes(self) -> int:
         """How many nodes this run has, with those that equal others."""
-        return self.planned.count
+        return self.tape.count
 
     @property
     def equal_nodes(self) -> int:
         """How many of these were not executed, since they equal others."""
-        return int(self.equal.spared(self.planned.count).sum()) if self._looking else 0
+        return int(self.equal.spared(self.tape.count).sum()) if self._looking else 0
 
     def instances_of(self, node: int, segment: Segment) -> tuple[int, ...]:
         """The instances of a node of the run, of equal ones those of all; `segment` is the whole run."""
@@ -391,17 +378,6 @@ class Engine:
                 found.append((graph, self._policy.schedule(graph.dag)))
         return found
 
-    @property
-    def batches(self) -> int:
-        """How many batches were executed in this run."""
-        return self.planned.batches + (0 if self.tape is None else self.tape.batches)
-
-    @property
-    def counts(self) -> Counts:
-        """The counts of executing this run's pieces."""
-        found, taped = self.planned.counts, 0 if self.tape is None else self.tape.batches
-        return replace(found, batches=found.batches + taped, launches=found.launches + taped)
-
     def values(self, references: Longs) -> Array:
         """The values of m references, all of one shape (m, *shape); a copy."""
         if references[0] < 0 or (references < 0).any():
@@ -418,7 +394,7 @@ class Engine:
         self.prepare()
         if self._looking:
             references = self.equal.stands(references)
-        return (self.planned if self.tape is None else self.tape).values(references)
+        return self.tape.values(references)
 
     def constant(self, reference: int) -> NDArray[np.float32]:
         """The value of a constant's reference. Errors: AbwError for an input of an earlier run."""

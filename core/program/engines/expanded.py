@@ -13,7 +13,7 @@ from abw.core.program.recording.segments import Ints, Longs, Segment
 class OpEngine(Engine):
     """Executes the network of operations for calls of cells, and returns the values of cells."""
 
-    compiled = False
+    by_tape = False
     _calls = _expanded = 0
     _where: Ints = np.zeros(0, np.int32)  # by the reference of a cell's output, that of the operation's
 

@@ -27,7 +27,7 @@ Structure = tuple[bytes, bytes, bytes]
 class GraphEngine(Engine):
     """Schedules each structure that it meets once, by the policy, and all instances of it alike."""
 
-    compiled = False
+    by_tape = False
     looks_for_equal = False
 
     def __init__(self, *parts: Any) -> None:  # noqa: ANN401 (as of `Engine`)

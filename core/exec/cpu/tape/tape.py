@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,17 @@ from abw.core.exec.cpu.tape.advance import advance
 from abw.core.exec.cpu.tape.answer import answer_round
 from abw.core.exec.cpu.tape.state import fields_of, known_of, sizes_of
 from abw.core.exec.cpu.target import Target
-from abw.core.exec.interface import HEAD, Array
+from abw.core.exec.interface import HEAD, Array, Executor
 from abw.core.exec.memory import ArenaMemory
+from abw.core.exec.planned_tape import PlannedTape, References
 from abw.core.exec.result_guard import RunEpochs
 from abw.core.graph.equal.consing import Consing
 from abw.core.graph.growing.state import DONE, FULL
+from abw.core.ir.network import Network
 from abw.core.jit.decorators import address_of_code, ask_code
 from abw.core.jit.pointers import Pointer, Table, address
-from abw.core.plan.arenas import Arenas
+from abw.core.plan.arenas import arenas_of
+from abw.core.plan.counts import Counts
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -39,8 +43,8 @@ _OF_WORDS = (at.OPERAND, at.NEXT, at.OWNER)
 _CLOCK = getattr(ctypes.pythonapi, "clock_gettime", None)
 
 
-class CompiledTape:
-    """Executes nodes that are appended to a run, without plans, on one thread: their values stay.
+class CompiledTape(PlannedTape):
+    """A tape that executes nodes also without plans, on one thread.
 
     Nodes are words as a `Piece` has them, whose handles are references shifted to the left by `bits`, which
     count on from run to run. Types are scheduled by the critical rule.
@@ -48,7 +52,8 @@ class CompiledTape:
 
     def __init__(
         self,
-        arenas: Arenas,
+        network: Network,
+        executor: Executor,
         target: Target,
         memory: ArenaMemory,
         tables: Mapping[str, Table],
@@ -61,8 +66,9 @@ class CompiledTape:
 
         Cost: some 10 ms where it is on disk, else a second or two, once on a machine.
         """
-        self._arenas, self._memory, self._epochs, self._target = arenas, memory, epochs, target
-        self._bits, self._width = bits, arenas.output_arena.shape[1]
+        self._arenas = arenas = arenas_of(network)
+        self._memory, self._epochs, self._target = memory, epochs, target
+        self._width = arenas.output_arena.shape[1]
         self._table = Table(np.zeros(at.WORDS, np.int64))
         self._table.point(at.SCRATCH, scratch.owner)
         self._words: Longs = self._table.words
@@ -77,6 +83,7 @@ class CompiledTape:
         ):
             self._words[word] = number
         self._rows = np.zeros((3, len(arenas.shape)), np.int64)
+        super().__init__(network, executor)
         constants, fields = fields_of(arenas)
         self._fields = Table(fields.ravel())
         self._field = {c: at.OF_FIELD * number for number, c in enumerate(constants)}
@@ -121,7 +128,8 @@ class CompiledTape:
         self._words[word + 1] = len(to.words) if isinstance(to, Table) else to.size
 
     def begin(self, base: int) -> None:
-        """Begin a run, and forget the values of earlier ones."""
+        """Begin a run, whose first reference is `base`, and forget the values of earlier ones."""
+        self.clear()
         self._epochs.start()
         self._words[at.LOOKS] = 0
         self._words[at.BASE], self._words[at.BATCHES] = base, 0
@@ -129,14 +137,14 @@ class CompiledTape:
         for c, rows in self._given.items():
             self._fields.words[self._field[c] + at.BROUGHT] = 0
             self._fields.point(self._field[c] + at.GIVEN, rows)
-        self.take(self._arenas.head, 0)
         self._read = self._epochs.guarded(self._values)
 
-    def place(self, type: Ints, row: Ints) -> None:
-        """From now on note the types and rows of this run's nodes in these arrays, with room for them."""
-        self._type, self._row = type, row
-        self._point(at.TYPE, type)
-        self._point(at.ROW, row)
+    def reserve(self, more: int) -> bool:
+        """Have room for so many more nodes: see `PlannedTape.reserve`."""
+        if replaced := super().reserve(more):
+            self._point(at.TYPE, self.type)
+            self._point(at.ROW, self.row)
+        return replaced
 
     def look(self, equal: Consing | None) -> None:
         """Execute no nodes that equal earlier ones from now on: they have the rows of those.
@@ -238,34 +246,34 @@ class CompiledTape:
 
     def _have(self, more: Mapping[int, int]) -> None:
         """Memory for so many rows more of each arena."""
-        held = self._taken()
+        held: Ints = self._rows[0].astype(np.int32)
         wanted = held.copy()
         for arena, rows in more.items():
             wanted[arena] += rows
         self._epochs.go_on(wanted, self._arenas)
         self._memory.reserve(wanted, held)
-        self.take(held, self.count)
+        self.rows = held
 
-    def leave(self) -> Ints:
-        """Return how many rows of each arena are taken, before a plan goes on (A,)."""
-        rows = self._taken()
-        self._epochs.go_on(rows, self._arenas)
-        return rows
-
-    def _taken(self) -> Ints:
+    @property
+    def rows(self) -> Ints:
+        """How many rows of each arena are taken (A,)."""
         found: Ints = self._rows[0].astype(np.int32)
+        self._epochs.go_on(found, self._arenas)
         return found
 
-    def take(self, rows: Ints, count: int) -> None:
-        """Go on behind so many rows of each arena, which a plan has taken, and so many nodes."""
-        self._words[at.COUNT] = count
-        self._rows[0] = rows
+    @rows.setter
+    def rows(self, rows: Ints | None) -> None:
+        self._rows[0] = self._arenas.head if rows is None else rows
         self._rows[1] = [len(view) for view in self._memory.views]
 
     @property
     def count(self) -> int:
-        """The number of the run's nodes."""
+        """How many nodes the run has."""
         return int(self._words[at.COUNT])
+
+    @count.setter
+    def count(self, count: int) -> None:
+        self._words[at.COUNT] = count
 
     def seconds(self) -> float:
         """How long rounds took since the last call, where there is such a clock."""
@@ -273,17 +281,28 @@ class CompiledTape:
         return 1e-9 * taken
 
     @property
-    def batches(self) -> int:
-        """The number of batches that the tape has run since `begin`."""
+    def own_batches(self) -> int:
+        """The number of batches that were run without plans since `begin`."""
         return int(self._words[at.BATCHES])
 
-    def values(self, references: Longs) -> Array:
+    @property
+    def batches(self) -> int:
+        """How many batches there were."""
+        return super().batches + self.own_batches
+
+    @property
+    def counts(self) -> Counts:
+        """What executing all pieces took."""
+        found, own = super().counts, self.own_batches
+        return replace(found, batches=found.batches + own, launches=found.launches + own)
+
+    def values(self, references: References) -> Array:
         """Copy the values of m references of one shape (m, *shape)."""
         return self._read(references)
 
-    def _values(self, references: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+    def _values(self, references: References) -> NDArray[np.float32]:
         node, output = references // self._width, references % self._width
-        arenas, rows = self._arenas.output_arena[self._type[node], output], self._row[references]
+        arenas, rows = self._arenas.output_arena[self.type[node], output], self.row[references]
         one = int(arenas[0])
         found: NDArray[np.float32]
         if (arenas == one).all():

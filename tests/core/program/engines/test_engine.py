@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 import abw
+from abw.core.exec.cpu.tape.tape import CompiledTape
 from abw.core.graph.dag import Dag
 from abw.core.plan.arenas import arenas_of
 from abw.core.plan.check import check_plan
@@ -49,7 +50,7 @@ def test_plans_of_all_pieces_are_right(tmp_path: Path) -> None:
     net = small(tmp_path, executor="blas")
     net.run(Programs(net).parse, SENTENCES)
     engine = net._session.engine()
-    plans = engine.planned.plans
+    plans = engine.tape.plans
     for plan in plans:
         check_plan(plan.graph, plan)
         check_schedule(plan.graph.dag, plan.schedule)
@@ -66,9 +67,9 @@ def test_the_tape_runs_what_plans_run(
     assert bits(found[0]) == bits(found[1])
     tape, plans = taped._session.engine(), planned._session.engine()
     tape.prepare()  # where nothing was computed
-    assert tape.tape is not None and plans.tape is None
-    assert tape.batches == plans.batches
-    assert not tape.planned.plans
+    assert isinstance(tape.tape, CompiledTape) and not isinstance(plans.tape, CompiledTape)
+    assert tape.tape.batches == plans.tape.batches
+    assert not tape.tape.plans
     in_order(taped)
     for one, other in zip(tape.segments, plans.segments, strict=True):
         assert one.first == other.first
@@ -79,12 +80,12 @@ def test_the_tape_runs_what_plans_run(
 def in_order(net: Net) -> None:
     """The batches that are shown are those that were run: rows are given batch by batch."""
     engine, arenas = net._session.engine(), arenas_of(net._session.engine().network)
-    assert engine.tape is not None and not engine.planned.plans
+    assert isinstance(engine.tape, CompiledTape) and not engine.tape.plans
     width, last = net._session.engine().cells.width, dict.fromkeys(range(len(arenas.shape)), -1)
     for graph, schedule in engine.pieces:
         check_schedule(graph.dag, schedule)
         for t, nodes in zip(schedule.type, np.split(schedule.nodes, schedule.ptr[1:-1]), strict=True):
-            rows = np.sort(engine.planned.row[graph.vertex[nodes] * width])
+            rows = np.sort(engine.tape.row[graph.vertex[nodes] * width])
             arena = int(arenas.output_arena[t, 0])
             assert rows[0] > last[arena] and (np.diff(rows) == 1).all()
             last[arena] = int(rows[-1])
@@ -101,8 +102,9 @@ def test_large_pieces_are_planned_amid_those_of_the_tape(
     for _ in range(2):
         found = net.run(Programs(net).parse, SENTENCES)
         engine = net._session.engine()
-        assert engine.tape is not None
-        assert (engine.tape.batches == 0) == (limit == 1) and engine.tape.batches < engine.batches
+        assert isinstance(engine.tape, CompiledTape)
+        own = engine.tape.own_batches
+        assert (own == 0) == (limit == 1) and own < engine.tape.batches
         for a, b in zip(found, alone, strict=True):
             assert a[0] == b[0] and a[1].tobytes() == b[1].tobytes()
 
@@ -113,7 +115,8 @@ def test_without_numba_s_compiler_there_is_no_tape(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("numba.config.DISABLE_JIT", 1)
     net = small(tmp_path)
     found = net.run(Programs(net).parse, SENTENCES)
-    assert net._session.engine().tape is None and taped._session.engine().tape is not None
+    assert isinstance(taped._session.engine().tape, CompiledTape)
+    assert not isinstance(net._session.engine().tape, CompiledTape)
     assert [(actions, value.tobytes()) for actions, value in found] == [
         (actions, value.tobytes()) for actions, value in wanted
     ]

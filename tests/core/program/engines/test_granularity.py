@@ -55,7 +55,7 @@ def test_operations_give_what_cells_give(net: Net, drawn: list[Any]) -> None:
         return program(net, abw.each, item)
 
     cells, ops = net.run(run, drawn), net.run(run, drawn, granularity="op")
-    for plan in net._session.engine().planned.plans:
+    for plan in net._session.engine().tape.plans:
         check_plan(plan.graph, plan)
         check_schedule(plan.graph.dag, plan.schedule)
     for (decided, held), (same, values) in zip(cells, ops, strict=True):
@@ -90,11 +90,11 @@ def test_equal_structures_share_a_schedule(tmp_path: Path) -> None:
     assert sorted(policy.asked[:4]) == sizes and len(policy.asked) == 8  # one of each structure, four traces
     net.run(lambda item: tree(net, item), items[::-1], granularity="graph")  # in another order: seen before
     engine = net._session.engine()
-    assert len(policy.asked) == 12 and engine.batches == sum(map(batches_of, range(4)))
+    assert len(policy.asked) == 12 and engine.tape.batches == sum(map(batches_of, range(4)))
     for item in items[::-1]:  # prepared once, whatever mini-batches
         net.run(lambda one: tree(net, one), [item], granularity="graph")
     assert len(policy.asked) == 12
-    (plan,) = engine.planned.plans
+    (plan,) = engine.tape.plans
     check_plan(plan.graph, plan)
     check_schedule(plan.graph.dag, plan.schedule)
     for (a, i), (b, j) in zip(found, net.run(lambda item: tree(net, item), items), strict=True):
@@ -106,7 +106,7 @@ def test_equal_structures_share_a_schedule(tmp_path: Path) -> None:
 @settings(max_examples=8)
 def test_whatever_structures_meet(net: Net, items: list[tuple[int, int]]) -> None:
     found = net.run(lambda item: tree(net, item), items, granularity="graph")
-    plans = net._session.engine().planned.plans
+    plans = net._session.engine().tape.plans
     for plan in plans:
         check_plan(plan.graph, plan)
         check_schedule(plan.graph.dag, plan.schedule)
@@ -122,7 +122,7 @@ def test_branches_of_an_instance_are_its_structure(net: Net) -> None:
 
     items = [[1, 2, 3], [4], [5, 6, 7]]
     found = net.run(branching, items, granularity="graph")
-    assert net._session.engine().batches == 4
+    assert net._session.engine().tape.batches == 4
     for a, b in zip(found, net.run(branching, items), strict=True):
         assert a.tobytes() == b.tobytes()
 
