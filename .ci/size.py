@@ -32,7 +32,7 @@ BUDGETS = {
     "core/jit": (965, 5_920),
     "core/plan": (1_320, 10_550),
     "core/policy": (5_160, 38_700),
-    "core/program": (5_440, 35_000),
+    "core/program": (5_345, 34_500),
     "core/run": (9_130, 76_500),  # one pass: growing models, runs and their observers, tokens
     "core/scale": (1_050, 7_500),
     "core/script": (1_050, 8_000),
