@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -23,18 +23,6 @@ class ScoresFunction(Function):
 
     def __init__(self, module: Module, name: str, params: str = "") -> None:
         super().__init__(module, name, f"ptr %state{params}", public=True)
-        self._stack: list[str] = []
-
-    def text(self) -> str:
-        """The whole function."""
-        head, entry, *body = super().text().split("\n")
-        return "\n".join([head, entry, *self._stack, *body])
-
-    def room(self, words: int) -> str:
-        """So many 64-bit words on the stack, for the whole call."""
-        name = f"%stack{len(self._stack)}"
-        self._stack.append(f"  {name} = alloca i64, i64 {max(1, words)}, align 8")
-        return name
 
     def put_int(self, value: str, pointer: str, index: str | int) -> None:
         """Write element `index` of an array of 32-bit integers."""
@@ -77,12 +65,30 @@ def emit_best(module: Module, size: int, width: int) -> None:
     number.
     """
     f = ScoresFunction(module, "best", ", ptr %x, ptr %totals, ptr %which, ptr %element, i64 %first")
-    lane = f.item("i64", "%state", LANE)
+    lane, before = f.item("i64", "%state", LANE), f.item("double", "%state", PLUS)
+    best = Best(f, size, width)
+    top = best.find("%x")
+    divisor = whole(f, "%x", size, top)
 
-    def enter(total: str, found: str) -> None:
-        insert(f, "double", "%totals", width, total, [("%which", lane), ("%element", found)])
+    def one(place: str) -> None:
+        found = best.number(place)
+        found = f.either(f.test("sge", found, 0), found, f.either(f.test("eq", place, 0), "%first", "-1"))
 
-    likeliest(f, Best(f, size, width), "%x", f.item("double", "%state", PLUS), enter, "%first")
+        def share() -> None:
+            score = f.item("float", "%x", found)
+            apart, largest = (f.let(f"fpext float {value} to double") for value in (score, top))
+            apart = f.let(f"fsub double {apart}, {largest}")
+            equal = f.let(f"fcmp oeq float {score}, {top}")
+            apart = f.let(f"select i1 {equal}, double {double(0.0)}, double {apart}")
+            share = f.let(f"fsub double {apart}, {divisor}")
+            share = f.let(f"fadd double {share}, {double(IN_UNITS)}")
+            share = f.let(f"fsub double {share}, {double(IN_UNITS)}")
+            total = f.let(f"fadd double {before}, {share}")
+            insert(f, "double", "%totals", width, total, [("%which", lane), ("%element", found)])
+
+        f.when(f.test("sge", found, 0), share)
+
+    f.repeat(best.width, one)
     module.add(f)
 
 
@@ -151,11 +157,16 @@ def insert(
 
 
 class Best:
-    """Writes the choice of the `width` largest of `count` scores; of equals the first. On the stack."""
+    """Writes the choice of the `width` largest of `count` scores; of equals the first.
+
+    They are on the stack: one is to be made where the function begins.
+    """
 
     def __init__(self, f: ScoresFunction, count: int, width: int) -> None:
         self.f, self.count, self.width = f, count, min(count, width)
-        self._scores, self._numbers = (f.room((self.width + 1) // 2) for _ in range(2))
+        self._scores, self._numbers = (
+            f.let(f"alloca {kind}, i64 {self.width}, align 8") for kind in ("float", "i32")
+        )
 
     def find(self, x: str) -> str:
         """Find those of a row; what is less than all numbers is none of them. Gives the largest.
@@ -273,38 +284,6 @@ def whole(f: ScoresFunction, x: str, count: int, top: str) -> str:
     total = f.i64("sub", total, f.i64("mul", count, int(np.float64(IN_UNITS).view(np.int64))))
     total = f.let(f"fmul double {f.let(f'sitofp i64 {total} to double')}, {double(UNIT)}")
     return f.call("double", "log", ("double", total))
-
-
-def likeliest(
-    f: ScoresFunction, best: Best, x: str, before: str, enter: Callable[[str, str], None], first: str = "-1"
-) -> None:
-    """`enter(total, number)` for the best of a row of scores, the largest first.
-
-    A total is `before` and the logarithm of the score's share, to the bit as
-    `abw.core.graph.growing.beam.log_shares` has it. Number `first` where none has a share. The function fails
-    where a score is not a number.
-    """
-    top = best.find(x)
-    divisor = whole(f, x, best.count, top)
-
-    def one(place: str) -> None:
-        found = best.number(place)
-        found = f.either(f.test("sge", found, 0), found, f.either(f.test("eq", place, 0), first, "-1"))
-
-        def share() -> None:
-            score = f.item("float", x, found)
-            apart, largest = (f.let(f"fpext float {value} to double") for value in (score, top))
-            apart = f.let(f"fsub double {apart}, {largest}")
-            equal = f.let(f"fcmp oeq float {score}, {top}")
-            apart = f.let(f"select i1 {equal}, double {double(0.0)}, double {apart}")
-            share = f.let(f"fsub double {apart}, {divisor}")
-            share = f.let(f"fadd double {share}, {double(IN_UNITS)}")
-            share = f.let(f"fsub double {share}, {double(IN_UNITS)}")
-            enter(f.let(f"fadd double {before}, {share}"), found)
-
-        f.when(f.test("sge", found, 0), share)
-
-    f.repeat(best.width, one)
 
 
 def compile_argmax(sizes: Iterable[int], target: Target) -> Code:

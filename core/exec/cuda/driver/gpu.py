@@ -131,7 +131,7 @@ class Gpu:
         driver = self.device.driver
         status = launch_items(
             driver.address("cuLaunchKernel"), self.device.stream, self._handles, self._threads,
-            image.words, arguments, at=1,
+            image.words, arguments,
         )  # fmt: skip
         driver.check(status, "cuLaunchKernel")
 

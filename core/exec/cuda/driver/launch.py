@@ -22,11 +22,10 @@ Longs = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class OnDevice:
-    """A one-dimensional array in device memory: where, how many elements, bytes of each."""
+    """A one-dimensional array in device memory: where, and how many elements of 4 bytes."""
 
     pointer: int
     items: int
-    itemsize: int = 4
 
 
 class Arguments:
@@ -42,7 +41,7 @@ class Arguments:
         for value in values:
             self.first.append(len(flat))
             if isinstance(value, OnDevice):
-                flat += [0, 0, value.items, value.itemsize, value.pointer, value.items, value.itemsize]
+                flat += [0, 0, value.items, 4, value.pointer, value.items, 4]
             else:
                 flat.append(value)
         self.values: Longs = np.array(flat, np.uint64)
@@ -64,14 +63,14 @@ def widest_phase(words: Words) -> int:
 
 
 def launch_items(
-    function: int, stream: int, handles: Longs, threads: int, words: Words, arguments: Arguments, at: int
+    function: int, stream: int, handles: Longs, threads: int, words: Words, arguments: Arguments
 ) -> int:
     """Launch the kernel of each item of a packed plan in order; the first status that is not 0, or 0.
 
-    `function`: address of `cuLaunchKernel`. `handles`: the kernels by number. `at`: which of the arguments is
-    the word where the item begins. Cost: 10 ns a launch beside the driver's own.
+    `function`: address of `cuLaunchKernel`. `handles`: the kernels by number. The second argument is the word
+    where the item begins. Cost: 10 ns a launch beside the driver's own.
     """
-    place = arguments.values[arguments.first[at] : arguments.first[at] + 1]
+    place = arguments.values[arguments.first[1] :][:1]
     status: int = _launch_items(function, stream, handles, threads, words, place, arguments.table.at)
     return status
 

@@ -176,7 +176,7 @@ class _Probe:
 
         def all_of_them() -> None:
             address = self._device.driver.address("cuLaunchKernel")
-            status = launch_items(address, self._device.stream, handles, 32, words, arguments, at=1)
+            status = launch_items(address, self._device.stream, handles, 32, words, arguments)
             self._device.driver.check(status, "cuLaunchKernel")
 
         return self._timed(all_of_them) / count

@@ -128,9 +128,8 @@ def test_every_kernel_stays_in_registers_and_in_float32(toolkit: Toolkit) -> Non
 
 def test_all_operations_stay_in_registers_and_in_float32(toolkit: Toolkit) -> None:
     _, network = one_type(operations_cell(), 2)
-    program = device_program(network, HOPPER)
-    every = [*range(program.text.count("\ndef batch")), -1]
-    for kernel in machine_code((program.text, program.plan_shared, every)):
+    (job,) = jobs_of({"operations": device_program(network, HOPPER)}).values()
+    for kernel in machine_code(job):
         assert (kernel.resources.stack, kernel.resources.spills) == (0, 0), kernel
         assert kernel.resources.registers <= REGISTERS, kernel
         assert not kernel.float64, kernel
