@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 
-def option(help: str, name: str = "", metavar: str | None = None, shown: str | bool = True) -> Any:  # noqa: ANN401
+def option(help: str, name: str = "", metavar: str | None = None, shown: Any = True, **more: Any) -> Any:  # noqa: ANN401
     """Describe an option, by default named as its parameter; `shown`: its default in words."""
-    return typer.Option(*filter(None, [name]), metavar=metavar, help=help, show_default=shown)
+    return typer.Option(*filter(None, [name]), metavar=metavar, help=help, show_default=shown, **more)
 
 
-def numeric(help: str, name: str = "", metavar: str | None = None, least: float = 1) -> Any:  # noqa: ANN401
-    """Describe an option that is a number from `least` on."""
-    return typer.Option(*filter(None, [name]), metavar=metavar, help=help, min=least)
-
-
+numeric = partial(option, min=1)
 DataDir = Annotated[Path, option("Folder of the data.", metavar="DIR")]
 # Where specs are looked for by default: here, else those that ship.
 SPECS = Path("specs")

@@ -70,7 +70,7 @@ def cuda(
     batch: BatchSizes = [1, 8, 64, 256],
     runs: Runs = 15,
     quick: Annotated[bool, option("Check all workloads, and time three at one size.", "--quick")] = False,
-    minutes: Annotated[float | None, numeric("Begin no row after N minutes.", "", "N", 0)] = None,
+    minutes: Annotated[float | None, numeric("Begin no row after N minutes.", "", "N", min=0)] = None,
     compile_only: Annotated[bool, option(COMPILE_ONLY, "--compile-only")] = False,
     no_tensor_cores: Annotated[bool, option("Use float32 units only.", "--no-tensor-cores")] = False,
 ) -> Rows:

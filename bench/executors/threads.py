@@ -54,7 +54,7 @@ def threads(
     specs: SpecsDir = SPECS,
     hidden: Hidden = 128,
     batch: BatchSizes = [64, 8],
-    threads: Annotated[list[int], numeric("Threads to compare with one; repeatable.", least=2)] = [2],
+    threads: Annotated[list[int], numeric("Threads to compare with one; repeatable.", min=2)] = [2],
     instances: Instances = 1024,
     runs: Runs = 9,
 ) -> Rows:
