@@ -108,7 +108,7 @@ class Growing:
         late.words[at.SPACE_ROWS] = program.rows
         late.words[at.ALIASING] = program.aliasing if program.nested else 0
         late.words[at.LOOK_FROM] = late.words[at.MOST_VERTICES] = at.ENDLESS
-        late.words[at.MOST_FLOPS] = at.ENDLESS << 20  # by now one thread has done the rest
+        late.words[at.MOST_FLOPS] = at.ENDLESS << 20  # by now one thread has done the rest: see `alone`
         self._late = late
         self.table.point(stages.AFTER, late)
         early = [t not in model.phases.after for t in range(len(model.network.types))]
@@ -221,8 +221,11 @@ class Growing:
             self._late.point(at.MEMBERS, self._finished.members(kinds))
 
     def alone(self, instances: int) -> bool:
-        """Whether so many instances are grown by one thread."""
-        flops = instances * self._rounds.lanes_flops * USUAL_ROUNDS
+        """Whether so many instances are grown by one thread; types after growth take what they took last."""
+        flops, late = self._rounds.lanes_flops * USUAL_ROUNDS, self._late
+        if late is not None:
+            flops += int(late.words[at.PRODUCT_FLOPS_NOW]) // max(1, int(late.words[at.COUNT]))
+        flops *= instances
         return instances == 1 or flops < self._limit
 
     def have_room(self) -> None:

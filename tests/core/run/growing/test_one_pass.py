@@ -112,6 +112,17 @@ def test_threads_grow_large_mini_batches() -> None:
         assert the_pass(made).objects(some[:1]) is not None
 
 
+def test_threads_run_large_mini_batches_after_growth() -> None:
+    """Once it is known what types after growth take."""
+    made = load(ROOT / "specs/nested.yaml", threads=2, policy="critical")
+    made._passes.make(made._ready())
+    some: list[object] = [*texts("nested")]
+    with patch.object(the_pass(made)._growing, "_limit", 1):
+        assert the_pass(made).objects(some) is not None
+        assert the_pass(made).objects(some) is None
+        assert the_pass(made).objects(some[:1]) is not None
+
+
 def test_what_is_wrong_is_told_by_the_ordinary_way(tmp_path: Path) -> None:
     made = model("greedy")
     network, params = made.network, made._params
