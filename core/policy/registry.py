@@ -16,8 +16,7 @@ from abw.core.policy.rules.phases import Phases
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.policy.rules.weight import PATH, SHARE, Weight
 from abw.core.policy.schedule import Policy, Schedule
-from abw.core.policy.search.repaired import Repaired
-from abw.core.policy.search.search import Search
+from abw.core.policy.search.search import Repaired, Search
 from abw.core.policy.user_policy import is_user_policy, load_user_policy
 
 

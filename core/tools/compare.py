@@ -22,11 +22,10 @@ from abw.core.policy.costfile import read_cost
 from abw.core.policy.learned.choice import ChosenPolicy
 from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.learned.states import ENCODINGS
-from abw.core.policy.pairbound import pair_bound
-from abw.core.policy.partitionbound import partition_bound
 from abw.core.policy.registry import CHOSEN, COSTED, LEARNED, NAMES, REVERSED, get_policy, require_name
 from abw.core.policy.schedule import Policy
 from abw.core.policy.search.search import Search
+from abw.core.policy.tightbounds import tight_bound
 from abw.core.run.dedup import DedupMode
 from abw.core.run.learning import TRAIN_LIMIT, TRIALS, Asked, Choice, choose_from, named_policy, train
 from abw.core.run.workload import (
@@ -295,11 +294,6 @@ def _counted(
         "least_cost": least,
         "policies": policies,
     }
-
-
-def tight_bound(dag: Dag) -> int:
-    """So many batches, at least, any schedule has: by pairs of instances, or by groups of types."""
-    return max(partition_bound(dag).at_least, pair_bound(dag).at_least)
 
 
 def sizes_of(

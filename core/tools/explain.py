@@ -27,9 +27,9 @@ from abw.core.graph.graph import Graph
 from abw.core.graph.group import group_types
 from abw.core.graph.growing.history.history import History, bound_by_rounds, of_distinct
 from abw.core.ir.network import Granularity
-from abw.core.policy.partitionbound import partition_bound
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
+from abw.core.policy.tightbounds import partition_bound
 from abw.core.run.dedup import DedupMode
 from abw.core.run.hoisting import hoisted_types
 from abw.core.run.learning import Choice, named_policy

@@ -1,4 +1,6 @@
-"""The search as a policy: a beam in both directions, over the hardest instances first, then repair."""
+"""Searches as policies: a beam in both directions, over the hardest instances first, then repair; or, between
+rules and these in time and in batches, repair of what the linear rule makes.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.graph.bounds import heights, path_lengths
+from abw.core.graph.bounds import heights, lower_bound, path_lengths
 from abw.core.graph.dag import Dag, components, part
 from abw.core.jit.decorators import njit
 from abw.core.policy.cost import Cost, cost_of, counting, least_cost
 from abw.core.policy.reverse import reversed_dag, reversed_schedule
 from abw.core.policy.rules.critical import Critical, Paths, critical_type, start_paths, step_paths
 from abw.core.policy.rules.frontier import Batches, Edges, Frontier, begin, execute, record, to_schedule
+from abw.core.policy.rules.linear import Linear
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.policy.rules.weight import PATH, SHARE, Weight
 from abw.core.policy.schedule import Schedule
@@ -140,6 +143,27 @@ class Search:
                 break
             chosen[left] = True
         return best
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """The better of the linear rule's two directions, repaired (see `repair`).
+
+    `work` for each of its batches, and `most` at most.
+    """
+
+    work: int = 500
+    most: int = 500_000
+
+    def schedule(self, dag: Dag) -> Schedule:
+        """1 to 3 us an edit for 64 instances: some 0.9 ms a batch, and a second at most."""
+        rule = Linear()
+        ways = (rule.schedule(dag), reversed_schedule(rule.schedule(reversed_dag(dag))))
+        start = min(ways, key=len)
+        if len(start) <= int(lower_bound(dag).sum()):
+            return start
+        types = repair(dag, start.type, min(self.most, self.work * len(start)))
+        return replay(dag, types.tolist()) if len(types) < len(start) else start
 
 
 def _most(schedule: Schedule) -> int:

@@ -16,7 +16,7 @@ from abw.core.policy.cost import Cost, cost_of
 from abw.core.policy.learned.climb import climb
 from abw.core.policy.registry import get_policy
 from abw.core.policy.rules.linear import FEATURES, Linear, Scorer, weights_of
-from abw.core.policy.search.repaired import Repaired
+from abw.core.policy.search.search import Repaired
 from tests.core.policy import brute, graphs
 from tests.core.policy.test_policies import RANDOM, batches
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag, components, part
-from abw.core.policy.pairbound import pair_bound
+from abw.core.policy.tightbounds import pair_bound
 from tests.core.policy import brute, graphs
 
 SMALL = st.builds(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
-from abw.core.policy.partitionbound import Paths, matching, partition_bound
+from abw.core.policy.tightbounds import Paths, matching, partition_bound
 from tests.core.policy import brute, graphs
 
 SMALL = st.builds(
