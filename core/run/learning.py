@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from abw.core.base.errors import AbwError
-from abw.core.base.files import file_digest, refuse_overwrite, write_text
+from abw.core.base.files import file_digest, home, refuse_overwrite, write_text
 from abw.core.base.progress import Progress
 from abw.core.graph.dag import Dag
-from abw.core.ir.network import NetType, Network
+from abw.core.ir.network import Network
 from abw.core.ir.schema import ARRAYS
 from abw.core.policy.cost import Cost
 from abw.core.policy.learned.choice import CANDIDATES, ChosenPolicy, choose
@@ -25,7 +25,6 @@ from abw.core.policy.registry import CHOSEN, LEARNED, get_policy
 from abw.core.policy.schedule import Policy
 from abw.core.run.workload import Networks, Workload
 from abw.core.store.folders import require_writable
-from abw.core.store.policies import policy_path
 
 # How many instances a policy is learned from unless told otherwise (the paper's number, section 2.3).
 TRAIN_LIMIT = 32
@@ -132,18 +131,13 @@ def launch_seconds(network: Network, executor: str) -> float:
     if executor not in LAUNCH or not network.types:
         return 0.0
     cost, many = LAUNCH[executor], len(network.types)
-    operations = sum(operations_of(t) for t in network.types) / many
+    operations = sum(len(t.cell.ops) if t.cell else 1 for t in network.types) / many
     return cost.batch + operations * cost.operation + sum(weight_bytes(network)) / many / cost.reading
 
 
 def phase_seconds(executor: str) -> float:
     """About what a phase takes besides its batches."""
     return LAUNCH[executor].phase if executor in LAUNCH else 0.0
-
-
-def operations_of(type: NetType) -> int:
-    """How many operations a batch of a type computes."""
-    return len(type.cell.ops) if type.cell else 1
 
 
 def weight_bytes(network: Network) -> list[int]:
@@ -195,10 +189,20 @@ class Learned:
         return {"path": str(self.path), "fresh": self.fresh, **learned_from, **known}
 
 
-def find_policy(networks: Networks, asked: Asked) -> Learned | None:
-    """The policy learned earlier for networks. Errors: AbwError where it is damaged."""
-    path = policy_path(networks.network, asked.kind, asked.seed, networks.groups)
-    return read_policy(path, networks.types, asked) if path.exists() else None
+def _policy_path(networks: Networks, kind: str, seed: int) -> Path:
+    """Where the policy of a kind and a seed lies, whether or not it is there yet.
+
+    Its name has a hash of the types that it knows and of what may flow between them; no sizes, no weights.
+    """
+    network, groups = networks.network, networks.groups
+    described: list[str] = [network.granularity]
+    for t in network.types:
+        links = [[network.types[p].name for p, _ in s.producers] for s in t.slots]
+        described.append(f"{t.name} {t.reduction} {links}")
+    if groups:
+        described.append(f"groups {groups.names}")
+    digest = hashlib.sha256("\n".join(described).encode()).hexdigest()[:12]
+    return home() / "policies" / f"{network.name}-{network.granularity}-{kind}-seed{seed}-{digest}.json"
 
 
 def read_policy(path: Path, types: tuple[str, ...], asked: Asked | None = None) -> Learned:
@@ -223,8 +227,10 @@ def kept_policy(networks: Networks, asked: Asked) -> Learned | None:
     """
     if asked.name.endswith(".json"):
         return read_policy(Path(asked.name), networks.types, asked)
-    found = find_policy(networks, asked) if asked.learned else None
-    if found is None or asked.limit not in (None, found.data.get("instances")):
+    if not asked.learned or not (path := _policy_path(networks, asked.kind, asked.seed)).exists():
+        return None
+    found = read_policy(path, networks.types, asked)
+    if asked.limit not in (None, found.data.get("instances")):
         return None
     return None if isinstance(found.policy, ChosenPolicy) and found.policy.open else found
 
@@ -291,7 +297,7 @@ def learn_policy(
     Errors: AbwError where the file cannot be written, or is one of the model's.
     """
     kind = f"{asked.kind}-phases{phases}" if phases else asked.kind
-    target = path or policy_path(workload.network, kind, asked.seed, workload.networks.groups)
+    target = path or _policy_path(workload.networks, kind, asked.seed)
     refuse_overwrite(target, *workload.model.reads)
     require_writable(target.parent)
     count = min(asked.instances, len(workload.instances) if used is None else used)
