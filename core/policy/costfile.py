@@ -14,7 +14,7 @@ import numpy as np
 
 from abw.core.policy.cost import Cost
 from abw.core.spec.text import document, fields
-from abw.core.spec.text.document import Node
+from abw.core.spec.text.document import Node, Scalar
 from abw.core.spec.text.report import note, report, reporting, suggest
 
 DEFAULT = "default"
@@ -32,7 +32,7 @@ def read_cost(path: Path, types: tuple[str, ...]) -> Cost:
     named: dict[str, tuple[float, float, int]] = {}
     for key, node in given.items if given else ():
         if key.text == VERSION_KEY:
-            if fields.plain_integer(node) != VERSION:
+            if not isinstance(node, Scalar) or fields.plain_integer(node) != VERSION:
                 message = f"costs of another version: this abw reads version {VERSION}"
                 note(message, node.where, "measure them anew: `abw calibrate SPEC -o FILE`")
             continue

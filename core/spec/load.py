@@ -111,24 +111,23 @@ def load_model(
         if top.get(key) is not None and top.get("model") is None:
             note(f"{path} is a {what}, not a model", top.where, hint.format(path))
             report().check()
-    loader = _Loader(path, top, overrides or Overrides(), schema_of)
+    given = overrides or Overrides()
+    loader = _Loader(path, top, given, schema_of, Reach(path.parent, given.allow_outside))
     model = loader.model()
-    too_large(loader.section("dims"), loader.dims, loader.overrides.dims)
+    too_large(loader.section("dims"), loader.dims, given.dims)
     return report().checked(model, path, "model")
 
 
+@dataclass(slots=True)
 class _Loader:
     """One model's file, top to bottom."""
 
-    def __init__(
-        self, path: Path, top: Keys, overrides: Overrides, schema_of: Callable[[Path, str], Schema] | None
-    ) -> None:
-        self.path = path
-        self.top = top
-        self.overrides = overrides
-        self.reach = Reach(path.parent, overrides.allow_outside)
-        self.schema_of = schema_of
-        self.dims: Mapping[str, int | None] = {}
+    path: Path
+    top: Keys
+    overrides: Overrides
+    schema_of: Callable[[Path, str], Schema] | None
+    reach: Reach
+    dims: Mapping[str, int | None] = field(default_factory=dict)
 
     def model(self) -> Model | None:
         top = self.top = MODEL.check(self.top, "a model")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,7 +18,10 @@ from abw.core.spec.text.report import note, suggest
 
 Name = TypeVar("Name", bound=str)
 
+T = TypeVar("T")
+
 MOST = 2**31 - 1
+_DIGITS = "write it with digits alone: no quotes, no '_', no zeros in front"
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 # A model, type, table, parameter or output; a kind, link or field.
@@ -33,7 +36,7 @@ def mapping(node: Node | None, what: str) -> Mapping | None:
     """A mapping; nothing where there is no node."""
     if node is None or isinstance(node, Mapping):
         return node
-    if isinstance(node, Scalar) and node.plain and node.text in ("", "~", "null"):
+    if isinstance(node, Scalar) and _nothing(node):
         note(f"{what} is empty", node.where, "leave the key out, or write name: value below it")
     else:
         note(f"{what} must be a mapping (name: value)", node.where)
@@ -91,46 +94,49 @@ def _bare(key: Scalar, value: Node) -> bool:
     return isinstance(value, Scalar) and value.plain and not value.text and behind[:1] in (",", "}")
 
 
+def _read(node: Node | None, what: str, wanted: str, read: Callable[[Scalar], T | None]) -> T | None:
+    """What a scalar is read as; `wanted` says what it must be."""
+    scalar = node if isinstance(node, Scalar) else None
+    value = read(scalar) if scalar else None
+    if node is not None and value is None:
+        digits = scalar and scalar.text.replace("_", "").lstrip("+-").isdigit()
+        note(f"{what} must be {wanted}", node.where, _DIGITS if digits and "number" in wanted else "")
+    return value
+
+
 def text(node: Node | None, what: str) -> Scalar | None:
     """A text that is not empty."""
-    if node is None:
-        return None
-    if isinstance(node, Scalar) and node.text and not (node.plain and node.text in ("~", "null")):
-        return node
-    note(f"{what} must be a text", node.where)
-    return None
+    return _read(node, what, "a text", lambda s: None if _nothing(s) or not s.text else s)
+
+
+def _nothing(node: Scalar) -> bool:
+    """Whether a scalar means that there is nothing."""
+    return node.plain and node.text in ("", "~", "null")
 
 
 def integer(node: Node | None, what: str, least: int = 1) -> int | None:
     """A plain decimal number from `least` to 2^31 - 1."""
-    if node is None:
-        return None
-    number = plain_integer(node)
-    if number is None:
-        note(f"{what} must be a whole number", node.where, _number_hint(node))
-    elif not least <= number <= MOST:
+    number = _read(node, what, "a whole number", plain_integer)
+    if node is not None and number is not None and not least <= number <= MOST:
         note(f"{what} must be from {least:,} to {MOST:,}", node.where)
         return None
     return number
 
 
-def plain_integer(node: Node) -> int | None:
-    """The number that a node is, if it is one."""
-    if isinstance(node, Scalar) and node.plain and len(node.text) < 20 and _INTEGER.fullmatch(node.text):
-        return int(node.text)
-    return None
+def plain_integer(node: Scalar) -> int | None:
+    """The number that a scalar is, if it is one."""
+    whole = node.plain and len(node.text) < 20 and _INTEGER.fullmatch(node.text)
+    return int(node.text) if whole else None
+
+
+def _plain_number(node: Scalar) -> float | None:
+    number = float(node.text) if node.plain and _FLOAT.fullmatch(node.text) else math.inf
+    return number if math.isfinite(number) else None
 
 
 def number(node: Node | None, what: str) -> float | None:
     """A finite number."""
-    if node is None:
-        return None
-    if isinstance(node, Scalar) and node.plain and _FLOAT.fullmatch(node.text):
-        value = float(node.text)
-        if math.isfinite(value):
-            return value
-    note(f"{what} must be a number", node.where, _number_hint(node))
-    return None
+    return _read(node, what, "a number", _plain_number)
 
 
 def amount(node: Node | None, what: str, below: float | None = None) -> float | None:
@@ -158,18 +164,8 @@ def choice(node: Node | None, what: str, known: tuple[Name, ...]) -> Name | None
 
 def truth(node: Node | None, what: str) -> bool | None:
     """true or false."""
-    if node is None:
-        return None
-    if isinstance(node, Scalar) and node.plain and node.text in ("true", "false"):
-        return node.text == "true"
-    note(f"{what} must be true or false", node.where)
-    return None
-
-
-def _number_hint(node: Node) -> str:
-    if isinstance(node, Scalar) and node.text.replace("_", "").lstrip("+-").isdigit():
-        return "write it with digits alone: no quotes, no '_', no zeros in front"
-    return ""
+    known = {"true": True, "false": False}
+    return _read(node, what, "true or false", lambda s: known.get(s.text) if s.plain else None)
 
 
 def name(key: Scalar, what: str, pattern: re.Pattern[str] = NAME) -> bool:
