@@ -18,7 +18,7 @@ from abw.core.spec.models.train import library_training
 from abw.core.spec.models.weights import read_weights
 from abw.core.spec.models.wiring import share
 from abw.core.spec.text import fields
-from abw.core.spec.text.document import Mapping, Node, Scalar, read
+from abw.core.spec.text.document import Mapping, Node, Scalar, pairs, read
 from abw.core.spec.text.fields import Reach
 from abw.core.spec.text.report import note, report, reporting
 
@@ -104,7 +104,7 @@ def _draft(number: int, key: Scalar, written: Mapping, cell: Node | None, cells:
 
 def _callable(node: Mapping | None, taken: Collection[str]) -> None:
     """Programs write `net.NAME`: what cannot be written so is refused."""
-    for key, _ in node.items if node else ():
+    for key, _ in pairs(node):
         if not key.text.isidentifier() or iskeyword(key.text):
             note(f"'{key.text}' cannot be written in Python", key.where, "use letters, digits and '_'")
         elif key.text in taken or key.text.startswith("_"):

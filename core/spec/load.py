@@ -30,7 +30,7 @@ from abw.core.spec.models.weights import read_weights
 from abw.core.spec.models.wiring import connect, finish, share
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
-from abw.core.spec.text.document import Scalar, read
+from abw.core.spec.text.document import Scalar, pairs, read, text_at
 from abw.core.spec.text.fields import Reach
 from abw.core.spec.text.report import note, report, reporting
 from abw.core.spec.text.sizes import known_dims, too_large
@@ -328,9 +328,7 @@ class _Loader:
     def _schema(self, data: DataSpec | None) -> Schema | None:
         """The format's schema; a data section with other mistakes still says which."""
         if data is None:
-            node = self.top.get("data")
-            form = node.get("format") if isinstance(node, Keys) else None
-            return SCHEMAS.get(form.text) if isinstance(form, Scalar) else None
+            return SCHEMAS.get(text_at(self.top, "data", "format"))
         if self.overrides.instances:
             return self.overrides.instances
         if data.format in SCHEMAS:
@@ -354,13 +352,11 @@ class _Loader:
             if name not in cells.used:
                 note(f"cell '{name}' is never used", key.where, "leave it out")
         for part, what in (("tables", "table"), ("params", "parameter")):
-            node = self.top.get(part)
-            for key, _ in node.items if isinstance(node, Keys) else ():
+            for key, _ in pairs(self.top, part):
                 if key.text not in resolver.used:
                     note(f"{what} '{key.text}' is never used", key.where, "leave it out")
         derived = resolver.schema.derived
         followed = resolver.followed | {made.of for made in derived.values()}
-        links = self.top.get("links")
-        for key, _ in links.items if isinstance(links, Keys) and not self.top.get("grow") else ():
+        for key, _ in () if self.top.get("grow") else pairs(self.top, "links"):
             if key.text not in followed:
                 note(f"link '{key.text}' is never used", key.where, "leave it out")

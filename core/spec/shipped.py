@@ -11,7 +11,7 @@ from pathlib import Path
 import abw
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.spec.text import fields
-from abw.core.spec.text.document import Mapping, Scalar, read
+from abw.core.spec.text.document import read, text_at
 
 FOLDER = Path(abw.__file__).parent / "specs"
 
@@ -63,11 +63,8 @@ def nearest(name: str) -> str:
 def shipped() -> Iterator[Shipped]:
     """All models that ship, by name. Cost: their files are read as YAML, some milliseconds each."""
     for path in shipped_files():
-        top = read(path)
-        data = top.get("data") if isinstance(top, Mapping) else None
-        form = data.get("format") if isinstance(data, Mapping) else None
-        if isinstance(form, Scalar):
-            yield Shipped(path.stem, path, form.text, _summary(path))
+        if form := text_at(read(path), "data", "format"):
+            yield Shipped(path.stem, path, form, _summary(path))
 
 
 def _summary(path: Path) -> str:

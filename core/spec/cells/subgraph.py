@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from abw.core.spec.text import fields
-from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence, read
+from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence, pairs, read
 from abw.core.spec.text.report import note, report, reporting, suggest
 
 REQUIRED = ("layout", "batches")
@@ -63,8 +63,7 @@ class _Reader:
             note("there are no batches", top.where)
         usual = fields.integer(top.get("size"), "size") or 1
         floats = dict.fromkeys(self.number, usual)
-        sizes = fields.mapping(top.get("sizes"), "sizes")
-        for key, value in sizes.items if sizes else ():
+        for key, value in pairs(fields.mapping(top.get("sizes"), "sizes")):
             if self._known(key):
                 floats[key.text] = fields.integer(value, f"the size of '{key.text}'") or 1
         return Subgraph(

@@ -13,7 +13,7 @@ from typing import Any
 from abw.core.base.errors import Span
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
-from abw.core.spec.text.document import Node, Scalar
+from abw.core.spec.text.document import Node, Scalar, pairs
 from abw.core.spec.text.fields import LONGEST, MOST, NAME, WORD, Name
 from abw.core.spec.text.report import note, suggest
 
@@ -120,8 +120,7 @@ class Entries:
 
     def items(self, name: str) -> tuple[tuple[Scalar, Node], ...]:
         """The entries of a mapping; none where there is no mapping."""
-        found = self.mapping(name)
-        return found.items if found else ()
+        return pairs(self.mapping(name))
 
 
 def text(doc: str) -> Schema:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.schema import DERIVED, Derived, LinkSchema, Schema, reversed_link
 from abw.core.spec.text import fields
-from abw.core.spec.text.document import Mapping, Node, Scalar
+from abw.core.spec.text.document import Mapping, Node, Scalar, pairs
 from abw.core.spec.text.report import note, report, suggest
 
 _FORMS = "one of: {reverse: LINK}, {previous: KIND}, {next: KIND}, {all: KIND}"
@@ -21,10 +21,10 @@ def with_derived(schema: Schema, node: Mapping | None, grows: Mapping | None) ->
     cannot be known.
     """
     before = len(report())
-    later = {key.text for key, _ in node.items} if node else set()
-    links = {name for _, kind in grows.items for name in _links_of(kind)} if grows else set()
-    grown = {*links, *(key.text for key, _ in grows.items)} if grows else set()
-    for key, value in node.items if node else ():
+    later = {key.text for key, _ in pairs(node)}
+    links = {name.text for _, kind in pairs(grows) for name, _ in pairs(kind, "links")}
+    grown = {*links, *(key.text for key, _ in pairs(grows))}
+    for key, value in pairs(node):
         later.discard(key.text)
         if not fields.name(key, "a link"):
             continue
@@ -101,7 +101,7 @@ def reversals(node: Mapping | None, schema: Schema, given: Schema, taken: frozen
     has found nothing wrong.
     """
     found = {}
-    for key, value in node.items if node else ():
+    for key, value in pairs(node):
         if key.text in given.links:
             continue
         if key.text in {*schema.links, *schema.fields, *schema.kinds, *taken}:
@@ -109,9 +109,3 @@ def reversals(node: Mapping | None, schema: Schema, given: Schema, taken: frozen
         elif isinstance(value, Mapping) and isinstance(of := value.items[0][1], Scalar):
             found[key.text] = of.text
     return found
-
-
-def _links_of(kind: Node) -> list[str]:
-    """The names of a growing kind's links."""
-    links = kind.get("links") if isinstance(kind, Mapping) else None
-    return [key.text for key, _ in links.items] if isinstance(links, Mapping) else []

@@ -15,7 +15,7 @@ from abw.core.spec.cells.files import CellFile, make, read_cell
 from abw.core.spec.keys.model import ATTEND, OF_CELLS, REDUCTIONS, TYPE
 from abw.core.spec.models.sources import Layer, parse_conditions
 from abw.core.spec.text import fields
-from abw.core.spec.text.document import Mapping, Node, Scalar
+from abw.core.spec.text.document import Mapping, Node, Scalar, pairs
 from abw.core.spec.text.fields import Reach
 from abw.core.spec.text.report import note, suggest
 from abw.core.spec.text.sizes import Dims, ExpressionError, size
@@ -167,7 +167,7 @@ def _draft(number: int, key: Scalar, node: Mapping, schema: Schema, cells: Cells
         draft.where = _conditions(condition, kinds, schema)
     bound = node.get(reduction) if reduction else node.get("inputs")
     inputs = fields.mapping(bound, f"{reduction or 'inputs'} of {what}")
-    written = inputs.items if inputs else ()
+    written = pairs(inputs)
     if reduction == ATTEND_KEY:
         draft.reduction = read_attention(inputs or Mapping((), node.where), what, cells.dims)
         written = tuple((k, v) for name in ATTENDED for k, v in written if k.text == name)
@@ -257,10 +257,9 @@ def find_cell(draft: TypeDraft, node: Node | None, cells: Cells) -> CellFile | N
 def _sizes(draft: TypeDraft, file: CellFile, written: Scalar, cells: Cells) -> Names[str, int] | None:
     """The sizes by the cell's names: from the type's `dims`, else the model's; None where one is missing."""
     dims = cells.dims
-    own = fields.mapping(draft.node.get("dims"), f"dims of type '{draft.name}'")
     given: dict[str, Node] = {}
     wanted = tuple(scalar.text for scalar in file.dims)
-    for key, node in own.items if own else ():
+    for key, node in pairs(fields.mapping(draft.node.get("dims"), f"dims of type '{draft.name}'")):
         if key.text in wanted:
             given[key.text] = node
         elif not file.mistakes:

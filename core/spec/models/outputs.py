@@ -18,7 +18,7 @@ from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.sources import parse_reference
 from abw.core.spec.models.tables import read_vocabulary
 from abw.core.spec.text import fields
-from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
+from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence, at, pairs
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.fields import Reach
 from abw.core.spec.text.report import note, suggest
@@ -40,7 +40,7 @@ def read_outputs(
     users = []
     decisions = []
     answers = {}
-    for key, value in node.items if node else ():
+    for key, value in pairs(node):
         fields.name(key, "an output")
         if key.text == RESERVED:
             note(f"'{RESERVED}' is a word of safetensors", key.where, "use another name")
@@ -59,8 +59,8 @@ def read_outputs(
         items = fields.items(value)
         if not items and not (written and not written.get("of")):
             note(f"output '{key.text}' names nothing", value.where)
-        pairs = [_output(item, key, growth, resolver) for item in items]
-        known = tuple(pair for pair in pairs if pair is not None)
+        resolved = [_output(item, key, growth, resolver) for item in items]
+        known = tuple(pair for pair in resolved if pair is not None)
         shapes = {tuple(drafts[t].outputs.values())[o] for t, o in known} - {None}
         if len(shapes) > 1:
             shown = ", ".join(str(list(shape or ())) for shape in sorted(shapes, key=str))
@@ -146,8 +146,8 @@ def _beside(kind: str, schema: Schema) -> tuple[str, ...]:
 
 def asked_beside(outputs: Mapping | None) -> frozenset[str]:
     """All names in the lists `fields` of a section `outputs`, whatever they mean."""
-    answers = [value for _, value in outputs.items if isinstance(value, Mapping)] if outputs else []
-    items = [item for answer in answers if (node := answer.get(FIELDS)) for item in fields.items(node)]
+    lists = [node for _, value in pairs(outputs) if (node := at(value, FIELDS))]
+    items = [item for node in lists for item in fields.items(node)]
     return frozenset(item.text for item in items if isinstance(item, Scalar))
 
 

@@ -16,7 +16,7 @@ from abw.core.spec.models.sources import KEYWORDS
 from abw.core.spec.models.tables import read_tables
 from abw.core.spec.models.weights import Owners
 from abw.core.spec.text import fields
-from abw.core.spec.text.document import Mapping, Scalar
+from abw.core.spec.text.document import Mapping, Scalar, pairs
 from abw.core.spec.text.fields import Reach
 from abw.core.spec.text.report import note
 from abw.core.spec.text.sizes import Dims, known_dims, resolve
@@ -82,8 +82,7 @@ def _clashes(top: Mapping, sections: Sequence[str]) -> None:
     """Types, tables and parameters share one space of names."""
     taken: dict[str, str] = {}
     for section in sections:
-        node = top.get(section)
-        for key, _ in node.items if isinstance(node, Mapping) else ():
+        for key, _ in pairs(top, section):
             if key.text in KEYWORDS:
                 note(f"'{key.text}' is a word of the language", key.where, "use another name")
             elif key.text in taken:

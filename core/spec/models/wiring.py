@@ -23,8 +23,7 @@ from abw.core.spec.models.drafts import ATTEND_KEY, ATTEND_OUTPUT, TypeDraft, ch
 from abw.core.spec.models.resolve import Conditions, Resolved, Resolver, coexist, same_vertices
 from abw.core.spec.models.sources import parse_reference
 from abw.core.spec.text import fields
-from abw.core.spec.text.document import Mapping as Keys
-from abw.core.spec.text.document import Scalar
+from abw.core.spec.text.document import Scalar, pairs
 from abw.core.spec.text.report import note, report, suggest
 from abw.core.spec.text.sizes import ExpressionError
 
@@ -256,8 +255,7 @@ def _requests(draft: TypeDraft, resolver: Resolver) -> Iterator[tuple[str, Scala
                     hint = "types with cells of the same parameters can share them all"
                     note(f"type '{written.text}' has no parameter '{name}'", written.where, hint)
         return
-    keys: Keys | None = fields.mapping(node, f"params of type '{draft.name}'")
-    for key, value in keys.items if keys else ():
+    for key, value in pairs(fields.mapping(node, f"params of type '{draft.name}'")):
         if key.text not in names:
             note(f"the cell has no parameter '{key.text}'", key.where, suggest(key.text, names))
             continue

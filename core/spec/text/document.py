@@ -96,6 +96,25 @@ class Sequence:
 Node = Scalar | Mapping | Sequence
 
 
+def at(node: Node | None, *keys: str) -> Node | None:
+    """What keys lead to, one inside the other; None where one is no mapping, or has no such key."""
+    for name in keys:
+        node = node.get(name) if isinstance(node, Mapping) else None
+    return node
+
+
+def pairs(node: Node | None, *keys: str) -> tuple[tuple[Scalar, Node], ...]:
+    """The entries of the mapping that keys lead to; none where there is none."""
+    found = at(node, *keys)
+    return found.items if isinstance(found, Mapping) else ()
+
+
+def text_at(node: Node | None, *keys: str) -> str:
+    """The text that keys lead to, whatever it means; '' where there is none."""
+    found = at(node, *keys)
+    return found.text if isinstance(found, Scalar) else ""
+
+
 def read(path: Path, asked: Span | None = None) -> Node | None:
     """The node at the top of a YAML file; None, with the problems noted, where there is none.
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from abw.core.base.errors import Span
 from abw.core.base.files import why_no_file
-from abw.core.spec.text.document import COMMAS, Mapping, Node, Scalar, Sequence
+from abw.core.spec.text.document import COMMAS, Mapping, Node, Scalar, Sequence, pairs
 from abw.core.spec.text.report import note, suggest
 
 Name = TypeVar("Name", bound=str)
@@ -82,8 +82,7 @@ def named(
     node: Node | None, section: str, what: str, pattern: re.Pattern[str] = NAME
 ) -> Iterator[tuple[Scalar, Node]]:
     """Yield the entries of a section whose keys can be the names of `what`."""
-    written = mapping(node, section)
-    for key, value in written.items if written else ():
+    for key, value in pairs(mapping(node, section)):
         if name(key, what, pattern):
             yield key, value
 

@@ -9,7 +9,7 @@ from abw.core.spec.models.drafts import TypeDraft, kinds_text
 from abw.core.spec.models.growing.clauses import WrittenChoice, parse_choice
 from abw.core.spec.models.growing.places import Scope, Scopes
 from abw.core.spec.text import fields
-from abw.core.spec.text.document import Mapping, Node, Scalar
+from abw.core.spec.text.document import Mapping, Node, Scalar, pairs, text_at
 from abw.core.spec.text.report import note, suggest
 from abw.core.spec.text.sizes import ExpressionError, noting
 
@@ -21,8 +21,7 @@ def decisions_of(
     kind: GrowingKind, node: Mapping, then: list[Mapping], scopes: Scopes
 ) -> tuple[Decision, ...]:
     """What is chosen; of what is written wrongly the name alone, which clauses may use."""
-    chosen = node.get("choose")
-    values = {key.text: (key, value) for key, value in chosen.items} if isinstance(chosen, Mapping) else {}
+    values = {key.text: (key, value) for key, value in pairs(node, "choose")}
     made = []
     for decision in kind.decisions:
         name, value = values[decision.name]
@@ -122,11 +121,10 @@ def _checked_rows(
     """The words that a decision's numbers mean, by the table of a field that it is given to."""
     names = None
     for clause in clauses:
-        adds = clause.get("add")
-        to = scopes.kinds.get(adds.text) if isinstance(adds, Scalar) else None
+        to = scopes.kinds.get(text_at(clause, "add"))
         for key, value in clause.items:
             number = to.fields.get(key.text) if to else None
-            if number is None or not isinstance(value, Scalar) or value.text.strip() != name:
+            if number is None or text_at(value).strip() != name:
                 continue
             table = scopes.table(number)
             if table is not None and count > table.rows:

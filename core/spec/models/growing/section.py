@@ -33,7 +33,7 @@ from abw.core.spec.models.growing.places import THIS, Scope, Scopes, clause_of
 from abw.core.spec.models.resolve import Resolver
 from abw.core.spec.models.wiring import Wires
 from abw.core.spec.text import fields
-from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence
+from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence, at, pairs, text_at
 from abw.core.spec.text.report import note, report, suggest
 from abw.core.spec.text.sizes import ExpressionError, noting
 
@@ -175,12 +175,14 @@ def _many(name: Scalar, given: Schema) -> bool:
 
 def _names_in(kind: Mapping) -> set[str]:
     """The links, fields and decisions that a kind introduces, and what its clauses add."""
-    sections = [kind.get(section) for section in ("links", "fields", "choose")]
-    names = {key.text for node in sections if isinstance(node, Mapping) for key, _ in node.items}
-    then = kind.get("then")
-    clauses = then.items if isinstance(then, Sequence) else ()
-    added = [clause.get("as") for clause in clauses if isinstance(clause, Mapping)]
-    return names | {name.text for name in added if isinstance(name, Scalar)}
+    names = {key.text for section in ("links", "fields", "choose") for key, _ in pairs(kind, section)}
+    return names | {text_at(clause, "as") for clause in _listed(kind)}
+
+
+def _listed(kind: Node) -> tuple[Node, ...]:
+    """The clauses of a kind, whatever is written for them."""
+    then = at(kind, "then")
+    return then.items if isinstance(then, Sequence) else ()
 
 
 def _link(name: Scalar, value: Node, given: Schema, grown: set[str]) -> GrownLink | None:
@@ -242,16 +244,14 @@ def _closed(found: Sketch, clauses: list[list[Mapping]]) -> frozenset[str]:
     """The reversed links to which nothing is added once a vertex is there (see `Growth`)."""
     still = set(found.reversed.values())
     for _, node in found.written:
-        start = node.get("start")
-        still -= {key.text for key, _ in start.items} if isinstance(start, Mapping) else set()
+        still -= {key.text for key, _ in pairs(node, "start")}
     for then in clauses:
         fresh: set[str] = set()
         for clause in then:
             for key, value in clause.items:
-                if not (isinstance(value, Scalar) and value.text.strip() in fresh):
+                if text_at(value).strip() not in fresh:
                     still.discard(key.text)
-            if isinstance(name := clause.get("as"), Scalar):
-                fresh.add(name.text)
+            fresh |= {text_at(clause, "as")} - {""}
     return frozenset(name for name, of in found.reversed.items() if of in still)
 
 
@@ -259,8 +259,7 @@ def _written_clauses(kind: GrowingKind, node: Mapping) -> list[Mapping]:
     then = node.get("then")
     if then is not None and not isinstance(then, Sequence):
         note(f"then of {kind.name} must be a list of clauses", then.where, "then: [{add: …}]")
-    items = then.items if isinstance(then, Sequence) else ()
-    found = [fields.mapping(item, f"a clause of {kind.name}") for item in items]
+    found = [fields.mapping(item, f"a clause of {kind.name}") for item in _listed(node)]
     return [clause for clause in found if clause is not None]
 
 
@@ -395,11 +394,8 @@ def _parents(name: str, grows: Mapping, given: Schema) -> Kinds:
     """The kinds whose clauses add vertices of a kind; instances, which may begin with one."""
     found = {"instance"}
     for key, node in grows.items:
-        then = node.get("then") if isinstance(node, Mapping) else None
-        for clause in then.items if isinstance(then, Sequence) else ():
-            adds = clause.get("add") if isinstance(clause, Mapping) else None
-            if isinstance(adds, Scalar) and adds.text == name:
-                found |= given.members(key.text) or {key.text}
+        if any(text_at(clause, "add") == name for clause in _listed(node)):
+            found |= given.members(key.text) or {key.text}
     return frozenset(found)
 
 
