@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from itertools import count
-from queue import Empty, Full, Queue, SimpleQueue
-from typing import Any, NoReturn, TypeVar, cast
+from queue import SimpleQueue
+from typing import Any, TypeVar, cast
 
 
 def usable_cores() -> int:
@@ -52,56 +54,25 @@ T = TypeVar("T")
 U = TypeVar("U")
 Tool = TypeVar("Tool")
 
-# Seconds after which a thread that waits looks whether its other end is still there.
-_POLL = 0.1
 # So many results a tool may wait for earlier ones, or to be taken, beside what is worked on.
 WAITING = 3
 
 
 def ahead(items: Iterable[T], depth: int = 2) -> Generator[T, None, None]:
-    """Items in their order, made ahead by a thread: at most `depth` of them made and not yet taken.
+    """Items in their order, made ahead by a thread: `depth` of them, and one more, made and not yet taken.
 
     What making an item raises is raised here in its place. The thread ends with the iteration, however that
     ends. It helps as far as making and using release the interpreter's lock.
     """
-    made: Queue[tuple[T | None, BaseException | None]] = Queue(depth)
-    stopped = threading.Event()
-
-    def hand_over(item: T | None, error: BaseException | None) -> bool:
-        while not stopped.is_set():
-            try:
-                made.put((item, error), timeout=_POLL)
-                return True
-            except Full:
-                continue
-        return False
-
-    def work() -> None:
+    source, end = iter(items), object()
+    with ThreadPoolExecutor(1, "abw-ahead") as pool:
+        made = deque(pool.submit(next, source, end) for _ in range(depth + 1))
         try:
-            for item in items:
-                if not hand_over(item, None):
-                    return
-            hand_over(None, StopIteration())
-        except BaseException as error:
-            hand_over(None, error)
-
-    thread = threading.Thread(target=work, name="abw-ahead", daemon=True)
-    try:
-        thread.start()
-        while True:
-            try:
-                item, error = made.get(timeout=_POLL)
-            except Empty:
-                continue  # so that Ctrl-C is seen
-            if isinstance(error, StopIteration):
-                return
-            if error is not None:
-                raise error
-            yield item  # type: ignore[misc]  # only an error comes without an item
-    finally:
-        stopped.set()
-        if thread.is_alive():  # Ctrl-C may have come while it was started
-            thread.join()
+            while (item := made.popleft().result()) is not end:
+                made.append(pool.submit(next, source, end))
+                yield cast(T, item)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 class OneAhead(Iterator[T]):
@@ -113,30 +84,22 @@ class OneAhead(Iterator[T]):
     def __init__(self, items: Iterator[T]) -> None:
         """None is made yet."""
         self._items = items
-        self._made: list[Callable[[], T]] = []
+        self._made: list[Future[T]] = []
 
     def make(self) -> None:
         """Make the next item, unless it is there."""
         if not self._made:
-            self._made.append(_outcome(self._items))
+            made: Future[T] = Future()
+            try:
+                made.set_result(next(self._items))
+            except BaseException as error:
+                made.set_exception(error)
+            self._made.append(made)
 
     def __next__(self) -> T:
         """The next item, made now if it is not there."""
         self.make()
-        return self._made.pop()()
-
-
-def _outcome(items: Iterator[T]) -> Callable[[], T]:
-    """Make the next item; return a function that gives it, or raises what making it raised."""
-    try:
-        item = next(items)
-    except BaseException as error:
-        return partial(_raise, error)
-    return lambda: item
-
-
-def _raise(error: BaseException) -> NoReturn:
-    raise error
+        return self._made.pop().result()
 
 
 @contextmanager
