@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abw.core.graph.bounds import _deepen
 from abw.core.graph.cells import MOST_GIVEN
 from abw.core.graph.construct import BOTH_WAYS
 from abw.core.graph.walk import (
@@ -24,6 +23,7 @@ from abw.core.graph.walk import (
 from abw.core.jit.addresses import int_table, ints_at, ints_in, long_table, longs_at, longs_in
 from abw.core.jit.decorators import entry, fragment
 from abw.core.run.onepass import state as at
+from abw.core.run.onepass.schedule import depths
 from abw.core.run.onepass.state import APART, FINE, MORE, OTHER, WRONG, full, take
 
 # Of a field that flows in as it is: where its vertices and rows of floats lie, how many they are, a row's
@@ -123,14 +123,9 @@ def _flow_in(words: int) -> bool:
 def _acyclic(words: int) -> int:
     """FINE unless nodes wait for each other."""
     state = longs_at(words, at.WORDS)
-    n, operands, before = state[at.NODES], state[at.OPERANDS], state[at.NEXT]
-    found, way, resume = take(words, n, 4), take(words, n, 4), take(words, n, 4)
-    if full(words):
+    before = state[at.NEXT]
+    found = depths(words)
+    if found == 0:
         return MORE
-    depth = ints_at(found, n)
-    for v in range(n):
-        depth[v] = 0
-    ptr, operand = ints_at(state[at.OPERAND_PTR], n + 1), ints_at(state[at.OPERAND], operands)
-    met = _deepen(ptr, operand, state[at.SHIFT], depth, ints_at(way, n), ints_at(resume, n))
     state[at.NEXT] = before
-    return WRONG if met < n else FINE
+    return FINE if found > 0 else WRONG

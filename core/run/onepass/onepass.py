@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -39,6 +39,9 @@ from abw.core.run.onepass.workspace import Phases, Workspace
 from abw.core.run.workload import Networks, Workload
 from abw.core.store.outputs import Column, Output
 from abw.core.store.ragged import Outputs, Ragged
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
 
 # The call of a few instances, and the mini-batches of one, from which on a pass is worth its machine code.
 SECOND, WORTH_IT = 2, 16
@@ -150,12 +153,7 @@ class Pass:
         """Return the outputs of instances; None if the steps have to run."""
         if self._read(instances) != at.FINE:
             return None
-        found = {}
-        for output, (values, offsets, vertex) in zip(self._outputs, self._space.columns(), strict=True):
-            answer = self._answers.get(output.name, AS_IT_IS)
-            given, shares = answered(values, answer) if answer != AS_IT_IS else (values, None)
-            found[output.name] = Ragged(given, offsets, vertex, output.words, shares)
-        return Outputs(found)
+        return Outputs({o.name: Ragged(*parts, o.words, shares) for o, parts, shares in self._given()})
 
     def columns(
         self, instances: list[Any], numbers: NDArray[np.int64], vertices: int
@@ -165,12 +163,16 @@ class Pass:
         """
         if self._read(instances, numbers, vertices) != at.FINE:
             return None
-        found = []
+        parts = ((*given, shares) for _, given, shares in self._given())
+        found = tuple(Column(v, np.diff(offsets), vertex, shares) for v, offsets, vertex, shares in parts)
+        return found, self._space.names() if self._format == "json" else None
+
+    def _given(self) -> Iterator[tuple[Output, tuple[Any, Longs, Ints], Any]]:
+        """Yield each output, what `Workspace.columns` has of it, as it is answered, and probabilities."""
         for output, (values, offsets, vertex) in zip(self._outputs, self._space.columns(), strict=True):
             answer = self._answers.get(output.name, AS_IT_IS)
             given, shares = answered(values, answer) if answer != AS_IT_IS else (values, None)
-            found.append(Column(given, np.diff(offsets), vertex, shares))
-        return tuple(found), self._space.names() if self._format == "json" else None
+            yield output, (given, offsets, vertex), shares
 
     def bound(
         self,

@@ -45,7 +45,7 @@ def room_for_schedule(words: int) -> bool:
 
 
 @fragment
-def _depths(words: int) -> int:
+def depths(words: int) -> int:
     """Where the nodes' depths lie; 0 without room, below 0 where nodes wait for each other."""
     state = longs_at(words, at.WORDS)
     n = state[at.NODES]
@@ -68,7 +68,7 @@ def depth(words: int) -> int:
     """Schedule as `Depth`."""
     state = longs_at(words, at.WORDS)
     n, types, deepest = state[at.NODES], state[at.TYPES], -1
-    found = _depths(words)
+    found = depths(words)
     if found <= 0 or not room_for_schedule(words):
         return MORE if found >= 0 else WRONG
     deep = ints_at(found, n)
@@ -310,7 +310,7 @@ def agenda(words: int) -> int:
     """Schedule as `Agenda`."""
     state = longs_at(words, at.WORDS)
     n, types = state[at.NODES], state[at.TYPES]
-    found = _depths(words)
+    found = depths(words)
     sums, ground = take(words, 3 * types, 8), _ground(words)
     if found <= 0 or ground == 0:
         return MORE if found >= 0 else WRONG

@@ -261,7 +261,7 @@ class Workspace:
                 self._growing.have_room()
             elif ends == at.ROWS:
                 try:
-                    self._executor.have_rows(self._rows())
+                    self._executor.have_rows(self._ints(at.ROWS_NOW, words[at.ARENAS]).copy())
                 except TooLargeError:
                     return at.APART
             else:
@@ -281,8 +281,8 @@ class Workspace:
             return int(self.words[at.NODES]), None
         types = int(self.words[at.TYPES])
         own = self._lies(int(self.words[at.OWN]), (types + 1, FIELDS), np.int64)
-        left = np.diff(self._lies(int(self.words[at.TYPE_PTR]), (types + 1,), np.int32))
-        return int(self.words[at.MADE]), np.asarray(np.diff(own[:, FIRST]) - left)
+        left = np.diff(own[:, FIRST] - self._ints(at.TYPE_PTR, types + 1))
+        return int(self.words[at.MADE]), np.asarray(left)
 
     def keep_leaves(self) -> None:
         """Keep outputs of the leaves that the last pass has computed, if it has looked for them."""
@@ -290,17 +290,10 @@ class Workspace:
         self._epoch = None
         if leaves is None or not words[at.PLACE] or not words[at.LEAF_ROWS + 1]:
             return
-        self._epoch = leaves.epoch
-        sizes = (
-            (at.TYPE_PTR, int(words[at.TYPES]) + 1),
-            (at.OPERAND_PTR, nodes + 1),
-            (at.OPERAND, int(words[at.OPERANDS])),
-            (at.ROW, nodes * int(words[at.WIDTH])),
-        )
-        type_ptr, operand_ptr, operand, row = (
-            self._lies(int(words[at_]), (size,), np.int32) for at_, size in sizes
-        )
-        self._executor.keep_leaves((type_ptr, operand_ptr, operand), row)
+        self._epoch, read = leaves.epoch, self._ints
+        type_ptr, operand_ptr = read(at.TYPE_PTR, words[at.TYPES] + 1), read(at.OPERAND_PTR, nodes + 1)
+        graph = type_ptr, operand_ptr, read(at.OPERAND, words[at.OPERANDS])
+        self._executor.keep_leaves(graph, read(at.ROW, nodes * words[at.WIDTH]))
 
     def made(self, *, edges: bool, copied: bool) -> Made:
         """What the last pass has made; of another run on it stays as it is only if it is copied."""
@@ -343,13 +336,10 @@ class Workspace:
                 other = aligned(len(mine))
             self._have(other)
 
-    def _rows(self) -> NDArray[np.int32]:
-        """How many rows of each arena the plan needs (A,)."""
-        words = self.words
-        rows: NDArray[np.int32] = self._lies(
-            int(words[at.ROWS_NOW]), (int(words[at.ARENAS]),), np.int32
-        ).copy()
-        return rows
+    def _ints(self, word: int, count: int) -> NDArray[np.int32]:
+        """So many numbers whose address is a word."""
+        found: NDArray[np.int32] = self._lies(int(self.words[word]), (int(count),), np.int32)
+        return found
 
     def _lies(self, address: int, shape: tuple[int, ...], kind: Any) -> Any:  # noqa: ANN401 (of any type)
         """What lies in the block."""
