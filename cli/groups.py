@@ -230,8 +230,3 @@ def declared(command: Any) -> dict[str, tuple[Any, Any]]:  # noqa: ANN401 (Typer
             kind = next(one for one in get_args(kind) if one is not type(None))
         found[name] = (get_args(kind)[0] if get_origin(kind) is list else kind, info)
     return found
-
-
-def kinds_of(command: Any) -> dict[str, Any]:  # noqa: ANN401 (Typer's)
-    """The type of each parameter without None, of lists that of their members."""
-    return {name: kind for name, (kind, _) in declared(command).items()}

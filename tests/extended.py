@@ -12,9 +12,9 @@ from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.interface import Executor
 from abw.core.exec.registry import get_executor
 from abw.core.spec.keys.model import model_schema
-from abw.core.tools.reference import reference
 from tests.core.exec.corners import EDGES, functions
 from tests.core.exec.cuda.simulated import SimulatedDevice
+from tests.pages.reference import reference
 
 
 def operation() -> None:

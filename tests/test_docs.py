@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from abw.cli.reference import commands
+from tests.pages.cli import commands
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from abw.cli.reference import BENCH, EVERY, commands, is_bench, reference
 from abw.core.exec.registry import EXECUTORS
 from tests.cli.conftest import Abw
+from tests.pages.cli import BENCH, EVERY, commands, is_bench, reference
 
 
 def test_the_page_is_what_the_commands_say(root: Path) -> None:
     page = (root / "docs" / "cli.md").read_text()
-    assert page == reference().rstrip() + "\n", "mend it: python -m abw.cli.reference > docs/cli.md"
+    assert page == reference().rstrip() + "\n", "mend it: python -m tests.pages.cli > docs/cli.md"
 
 
 def test_every_command_has_a_section_with_all_its_options() -> None:

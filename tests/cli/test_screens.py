@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from abw.cli.commands import check, compare, explain, layout, machine, precision, runs, specs, weights
-from abw.cli.reference import commands
 from abw.cli.report import print_run
 from abw.core.exec.cuda.available import Finding
 from abw.core.store.runs import StoredRun
 from tests.cli.conftest import Abw
 from tests.conftest import Golden
+from tests.pages.cli import commands
 
 WIDTHS = ("80", "120", "pipe")
 STATE = "tests/golden/torch/torch-lstm.safetensors"

@@ -9,8 +9,8 @@ from typing import Annotated
 import pytest
 
 from abw.cli.groups import chosen, flag, flattened, group, option, without
-from abw.cli.reference import commands
 from tests.cli.conftest import Abw
+from tests.pages.cli import commands
 
 SMALL = ("--set", "hidden=4", "--threads", "1", "--quiet")
 

@@ -13,10 +13,10 @@ import pytest
 from abw.bench.options import SPECS, Hidden, SpecsDir
 from abw.bench.rows import Row, Rows
 from abw.cli.bench.commands import BENCHES
-from abw.cli.reference import commands
 from abw.core.base.interrupts import STOP
 from tests.cli.conftest import Abw
 from tests.cli.test_screens import WIDTHS, plain, terminal
+from tests.pages.cli import commands
 
 SEEN: list[Path] = []
 SECONDS = [0.002]

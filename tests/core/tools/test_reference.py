@@ -10,14 +10,12 @@ from abw.core.policy.registry import POLICIES
 from abw.core.policy.registry import SUMMARIES as POLICY_SUMMARIES
 from abw.core.run.learning import SUMMARIES as ENCODING_SUMMARIES
 from abw.core.spec.keys.model import model_schema
-from abw.core.tools.reference import reference
+from tests.pages.reference import reference
 
 
 def test_the_page_is_what_the_program_says(root: Path) -> None:
     page = (root / "docs" / "reference.md").read_text()
-    assert page == reference().rstrip() + "\n", (
-        "mend it: python -m abw.core.tools.reference > docs/reference.md"
-    )
+    assert page == reference().rstrip() + "\n", "mend it: python -m tests.pages.reference > docs/reference.md"
 
 
 def test_everything_that_has_a_name_has_a_summary() -> None:

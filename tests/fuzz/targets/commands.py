@@ -15,12 +15,12 @@ from random import Random
 from typing import Any, Literal, get_args, get_origin
 from unittest.mock import patch
 
-from abw.cli.groups import kinds_of
+from abw.cli.groups import declared
 from abw.cli.main import main
-from abw.cli.reference import commands
 from tests.fuzz.pairs import all_pairs
 from tests.fuzz.target import ROOT, put, target
 from tests.fuzz.worker import unshowable
+from tests.pages.cli import commands
 
 # The exit codes that can come here; the others are those of Ctrl-C and of a reader that is gone.
 CODES = (0, 1, 2)
@@ -124,7 +124,7 @@ def command_lines() -> list[list[str]]:
     for name, command in commands().items():
         if getattr(command, "commands", None) or name.startswith("abw bench"):
             continue
-        kinds = kinds_of(command)
+        kinds = {name: kind for name, (kind, _) in declared(command).items()}
         params = {p.name: p for p in command.params if p.name not in NOT_HERE}
         values = {n: _values(n, kinds[n], bool(getattr(p, "is_flag", False))) for n, p in params.items()}
         right = {n: good for n, (good, _) in values.items()}
