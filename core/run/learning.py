@@ -423,15 +423,7 @@ def train(
         raise NoNodesError(used)
     halves = [dags(0, used // 2), dags(used // 2, used)] if used > 1 else []
     halves = [half for half in halves if len(half)]
+    how: dict[str, Any] = {"also": halves, "seed": seed, "trials": trials, "cost": cost, "progress": progress}
     if encoding == "best":
-        return learn_best(whole, also=halves, seed=seed, trials=trials, cost=cost, progress=progress)
-    return learn(
-        whole,
-        also=halves,
-        encoding=encoding,
-        phases=phases,
-        seed=seed,
-        trials=trials,
-        cost=cost,
-        progress=progress,
-    )
+        return learn_best(whole, **how)
+    return learn(whole, encoding=encoding, phases=phases, **how)

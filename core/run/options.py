@@ -222,14 +222,9 @@ class RunOptions(CommonOptions):
             "coin": data.seed,
             "seed": self.seed,
             "hoist": list(hoisted_types(model)),
-            "policy": self.policy,
-            "encoding": self.encoding,
-            "executor": self.executor,
+            **{name: getattr(self, name) for name in ("policy", "encoding", "executor")},
             "options": dict(self.told),
-            "granularity": self.granularity,
-            "layout": self.layout,
-            "passes": self.passes,
-            "skip_bad": self.skip_bad,
+            **{name: getattr(self, name) for name in ("granularity", "layout", "passes", "skip_bad")},
         }
         weights = file_digest(model.weights.file) if model.weights.file else None
         return Cut(model.files, data.path, data.format, data.batch, data.limit, self.output, weights, said)

@@ -172,16 +172,8 @@ class PartRunner:
 
     def _planned(self, part: Part, windows: Iterable[Window]) -> Iterator[Done]:
         """Run mini-batches by graph, schedule and plan."""
-        for batch, result in run_all(
-            part.workload,
-            self.policy,
-            self.executor,
-            self.clock,
-            part.leave_out,
-            keep_all=self.keep_all,
-            apart=part.apart,
-            windows=windows,
-        ):
+        of = part.workload, self.policy, self.executor, self.clock, part.leave_out
+        for batch, result in run_all(*of, keep_all=self.keep_all, apart=part.apart, windows=windows):
             yield self._done(part, batch, result)
 
     def _done(self, part: Part, batch: MiniBatch, result: Result) -> Done:

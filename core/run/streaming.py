@@ -248,14 +248,9 @@ class RanModel(Ran[Rows]):
         check_plans(batch)
         graph = grown.constructed if grown else self.workload.unfused(batch.first, batch.last)
         assert run.params
-        worst, expected = compare_with_reference(
-            graph,
-            self.result(),
-            run.executor,
-            run.params,
-            run.networks.fusion,
-            None if grown else batch.graph.distinct,
-        )
+        distinct = None if grown else batch.graph.distinct
+        of = graph, self.result(), run.executor, run.params, run.networks.fusion, distinct
+        worst, expected = compare_with_reference(*of)
         if grown is None or growing is None:
             return worst, 0, 0
         name, tolerance = run.executor.name, allowed(run.executor.precision, TOLERANCE)

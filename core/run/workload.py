@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,15 +165,12 @@ def open_model(spec: Path, overrides: Overrides, *, skip_bad: bool = False) -> M
 
 def read_instances(data: DataSpec, limit: int | None, skip: int = 0) -> Instances:
     """Read `limit` instances of a model's data, or all, after the first `skip`. Errors: DataError."""
-    return read(
-        data.path,
-        data.format,
-        skip=skip,
-        limit=limit,
-        frequency=data.frequency,
-        tokens=data.tokens,
-        beside=data.beside,
-    )
+    return read(data.path, data.format, skip=skip, limit=limit, **_how_read(data))
+
+
+def _how_read(data: DataSpec) -> dict[str, Any]:
+    """What reading goes by beside the format."""
+    return {name: getattr(data, name) for name in ("frequency", "tokens", "beside")}
 
 
 def open_networks(
@@ -306,19 +304,8 @@ def chunks_of(
     skip_bad: bool = False,
 ) -> Iterator[Chunk[Instances]]:
     """Read the instances of a file in a model's format, `size` at a time (`chunks`)."""
-    data = model.data
-    return chunks(
-        feed,
-        data.format,
-        size,
-        first=first,
-        limit=limit,
-        frequency=data.frequency,
-        tokens=data.tokens,
-        beside=data.beside,
-        schema=model.given,
-        skip_bad=skip_bad,
-    )
+    how = {"first": first, "limit": limit, "skip_bad": skip_bad, **_how_read(model.data)}
+    return chunks(feed, model.data.format, size, schema=model.given, **how)
 
 
 def open_seeds(model: Model, networks: Networks, count: int, *, skip_bad: bool = False) -> Workload:

@@ -148,12 +148,8 @@ class BatchEngine(ABC):
             if len(requests) == 1:
                 wrong = error if isinstance(error, AbwError) else from_system(error)
                 for number, request in left.items():
-                    yield (
-                        number,
-                        *self._reply(
-                            request, [Answer(request.first + i, (), wrong) for i in range(len(request))]
-                        ),
-                    )
+                    answers = [Answer(request.first + i, (), wrong) for i in range(len(request))]
+                    yield number, *self._reply(request, answers)
                 return
         for number, request in left.items():
             yield from self.run({number: request})

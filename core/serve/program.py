@@ -220,16 +220,9 @@ def opened_program(loading: Loading, limits: Limits) -> ProgramEngine:
     executor = None
     if loading.executor or loading.precision:
         executor = executor_of(loading.executor or "cpu", loading.precision or "float32")
-    overrides = NetOverrides(
-        loading.dims,
-        Path(loading.weights) if loading.weights else None,
-        loading.policy,
-        executor,
-        loading.threads,
-        loading.seed,
-        loading.dedup,
-        loading.allow_outside,
-    )
+    same = {name: getattr(loading, name) for name in ("dims", "policy", "threads", "seed", "allow_outside")}
+    weights = Path(loading.weights) if loading.weights else None
+    overrides = NetOverrides(weights=weights, executor=executor, dedup=loading.dedup, **same)
     program = _OPEN.enter_context(opened(loading.target, overrides))
     engine = ProgramEngine(program, loading.format or "json", limits)
     with exit_refused(program.name):

@@ -144,11 +144,8 @@ class ProgramTrainer(Learning, WeightsByName):
         recorded = self._session.record(function, instances, numbers)
         for number, end in zip(numbers, recorded.ends, strict=True):
             if isinstance(end, Failed):
-                raise (
-                    noted(end.error, function, number)
-                    if self.raised is None
-                    else self.raised(end.error, number)
-                )
+                raised = self.raised or (lambda error, number: noted(error, function, number))
+                raise raised(end.error, number)
         if not recorded.wanted:
             raise AbwError("no loss was stated, so there is nothing to learn", hint="net.loss(value, target)")
         handles: dict[Shape, list[int]] = {}
