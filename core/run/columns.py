@@ -138,11 +138,8 @@ def fields_of(
     found: dict[str, list[Any]] = {}
     for name in names:
         if name not in instances.schema.fields:
-            to = (
-                vertices
-                if name == VERTEX and name not in instances.links
-                else link(instances, name).target[vertices]
-            )
+            own = name == VERTEX and name not in instances.links
+            to = vertices if own else link(instances, name).target[vertices]
             whose = np.searchsorted(instances.start, to, side="right") - 1
             inside = to - instances.start[whose] - 1
             found[name] = [

@@ -213,9 +213,9 @@ class Run(ABC, Generic[Some, R]):
         with ExitStack() as stack:
             draft = stack.enter_context(folder)
             feed = stack.enter_context(self.opened(share.section if share else None))
-            part = (
-                stack.enter_context(writing_part(share.part, share.run_key, share.section)) if share else None
-            )
+            part = None
+            if share:
+                part = stack.enter_context(writing_part(share.part, share.run_key, share.section))
             target = part.path if part else options.output or draft.path / self.usual
             with self.writing(target) as writer:
                 for observer in observers:

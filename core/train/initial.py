@@ -15,6 +15,7 @@ from abw.core.exec.params import Params
 from abw.core.ir.model import Model, TableSource
 from abw.core.ir.network import Network
 from abw.core.ir.training import Init
+from abw.core.train.checkpoint import named
 
 Floats = NDArray[np.float32]
 
@@ -50,14 +51,8 @@ def initialise(network: Network, params: Params, inits: Sequence[Init], seed: in
 
     Each from its own stream, by the seed and its name alone. Of a table the sizes are those of a row.
     """
-    named = [
-        *(
-            (param.name, value, value.shape)
-            for param, value in zip(network.params, params.values, strict=True)
-        ),
-        *((table.name, rows, table.shape) for table, rows in zip(network.tables, params.tables, strict=True)),
-    ]
-    for name, value, shape in named:
+    shapes = [*(value.shape for value in params.values), *(table.shape for table in network.tables)]
+    for (name, value), shape in zip(named(network, params).items(), shapes, strict=True):
         fitting = [init for init in inits if fnmatchcase(name, init.pattern)]
         if fitting:
             digest = hashlib.sha256(f"{seed} init {name}".encode()).digest()
