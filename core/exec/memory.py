@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from abw.core.exec.lower.rows import matrix_view, row_floats
 from abw.core.exec.params import Params
-from abw.core.exec.values import fill_constants, refill
+from abw.core.exec.values import fill_constants
 from abw.core.ir.network import Network
 from abw.core.jit.pointers import Table, address
 from abw.core.plan.arenas import Arenas
@@ -69,7 +69,9 @@ class ArenaMemory:
     def update(self, params: Params) -> None:
         """Write other parameters and tables."""
         self._params = params
-        refill(self.views, self._arenas, self._network, params)
+        for a, values in enumerate(self.views):
+            if len(values):
+                fill_constants(values, a, self._arenas, self._network, params)
 
     def rowwise(self, a: int) -> Floats:
         """Arena a as rows, padding included: (rows, floats)."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.ir.cell import Param, Shape
+from abw.core.ir.cell import Param
 from abw.core.ir.network import Network
 
 Floats = NDArray[np.float32]
@@ -66,11 +66,11 @@ def init_params(network: Network, seed: int) -> Params:
     A parameter with `init` is that constant.
     """
     values = tuple(_param(param, seed) for param in network.params)
-    tables = tuple(
-        _draw(seed, f"table {table.name}", (table.rows, *table.shape), _row_rms(table.shape))
-        for table in network.tables
-    )
-    return Params(values, tables)
+    tables = []
+    for table in network.tables:
+        rms = max(table.shape[-1] ** -0.5, MATRIX_ROW_RMS) if len(table.shape) == 2 else TABLE_RMS
+        tables.append(_draw(seed, f"table {table.name}", (table.rows, *table.shape), rms))
+    return Params(values, tuple(tables))
 
 
 def constant_value(network: Network, params: Params, reference: int, given: Sequence[Floats] = ()) -> Floats:
@@ -93,10 +93,6 @@ def _param(param: Param, seed: int) -> Floats:
         return np.full(param.shape, param.init, np.float32)
     rms = MATRIX_GAIN * param.shape[-1] ** -0.5 if len(param.shape) == 2 else VECTOR_RMS
     return _draw(seed, f"param {param.name}", param.shape, rms)
-
-
-def _row_rms(shape: Shape) -> float:
-    return max(shape[-1] ** -0.5, MATRIX_ROW_RMS) if len(shape) == 2 else TABLE_RMS
 
 
 def _draw(seed: int, name: str, shape: Sequence[int], rms: float) -> Floats:

@@ -175,7 +175,9 @@ def make_params(network: Network, trained: Trained | None, seed: int) -> Params:
 
 def problems_of(matched: Matched, model: Owner) -> list[Problem]:
     """All that is wrong, what is missing grouped by where the spec asks for it, with a map that would fit."""
-    wants = _wants(matched, model)
+    of_tables = {table.name for table in model.tables}
+    unfit = [fit.need for fit in matched.fits if fit.state != "ok"]
+    wants = [Want(need.name, need.shape, need.name in of_tables) for need in unfit]
     found = propose(wants, {name: matched.file.tensors[name] for name in matched.unused})
     tensors, path = matched.file.tensors, matched.file.path
     missing: dict[tuple[Span | None, str], list[Need]] = {}
@@ -215,13 +217,6 @@ def problems_of(matched: Matched, model: Owner) -> list[Problem]:
         hint += _section(matched, found, model.weights)
         problems[-1] = replace(problems[-1], hint="\n".join(filter(None, (problems[-1].hint, hint))))
     return problems
-
-
-def _wants(matched: Matched, model: Owner) -> tuple[Want, ...]:
-    """The parameters and tables that do not fit."""
-    tables = {table.name for table in model.tables}
-    unfit = (fit.need for fit in matched.fits if fit.state != "ok")
-    return tuple(Want(need.name, need.shape, need.name in tables) for need in unfit)
 
 
 def _section(matched: Matched, found: Mapping[str, Expr], weights: Weights) -> str:

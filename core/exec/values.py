@@ -56,13 +56,6 @@ def kept_rows(network: Network, arenas: Arenas) -> Ints:
     return first
 
 
-def refill(memory: Sequence[Floats], arenas: Arenas, network: Network, params: Params) -> None:
-    """Write the constants of other parameters to arenas (rows, *shape) that have some already."""
-    for a, values in enumerate(memory):
-        if len(values):
-            fill_constants(values, a, arenas, network, params)
-
-
 def refill_rows(
     memory: Sequence[Floats], arenas: Arenas, network: Network, params: Params, rows: Mapping[int, Ints]
 ) -> None:

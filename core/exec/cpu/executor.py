@@ -311,10 +311,9 @@ class CpuExecutor(Executor):
             from abw.core.exec.cpu.tape.tape import CompiledTape
 
             run = self._launcher
-            limit = np.iinfo(np.int64).max if run.team is None else partition.APART_FLOPS
             self._tape = CompiledTape(
                 self._network, self, self._target, self._memory, run.tables, run.scratch[0], self._epochs,
-                bits, int(limit),
+                bits, run.limit,
             )  # fmt: skip
         return self._tape
 

@@ -98,8 +98,12 @@ class Launcher:
         """What compiled code runs batches with."""
         table = Table(self.table.words.copy(), self.table)
         walk = ctypes.cast(cast(Any, self.walks[0][0]), ctypes.c_void_p).value or 0
-        limit = np.iinfo(np.int64).max if self.team is None else partition.APART_FLOPS
-        return Walking(walk, table, self.scratch[0], self._memory, int(limit), self)
+        return Walking(walk, table, self.scratch[0], self._memory, self.limit, self)
+
+    @property
+    def limit(self) -> int:
+        """From so much arithmetic on plans on several threads are faster than one thread alone."""
+        return np.iinfo(np.int64).max if self.team is None else partition.APART_FLOPS
 
     def share(self, work: Callable[[int, int], object], amount: int, kind: str) -> None:
         """Call `work(part, parts)` on each thread, where that is faster than `work(0, 1)` on this one."""
@@ -153,14 +157,8 @@ class Launcher:
         def together(thread: int) -> None:
             walk = self.walks[thread][0]
             walk(
-                self.table.at,
-                self.scratch[thread].at,
-                first,
-                last,
-                thread,
-                self.threads,
-                None,
+                self.table.at, self.scratch[thread].at, first, last, thread, self.threads, None,
                 address(arrived),
-            )
+            )  # fmt: skip
 
         return together
