@@ -27,11 +27,11 @@ BUDGETS = {
     "core/data": (7_125, 55_300),  # JSON eight bytes at once
     "core/exec": (15_365, 122_000),
     "core/grad": (2_050, 17_600),
-    "core/graph": (7_045, 59_900),
+    "core/graph": (7_030, 59_450),
     "core/ir": (2_550, 16_300),
     "core/jit": (965, 5_920),
     "core/plan": (1_320, 10_550),
-    "core/policy": (5_160, 38_700),
+    "core/policy": (5_125, 38_550),
     "core/program": (5_345, 34_500),
     "core/run": (9_130, 76_500),  # one pass: growing models, runs and their observers, tokens
     "core/scale": (1_050, 7_500),

@@ -7,16 +7,18 @@ a reduction is a node for each of its outputs. Attention is one operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.data.links import ranges
 from abw.core.graph.dag import Dag, Reads
 from abw.core.graph.edges import consumers
-from abw.core.graph.graph import Graph, ResultRefs
+from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Cell, Op, Param, Port, Shape
 from abw.core.ir.model import Attention
 from abw.core.ir.network import NetType, Network, Slot, order_of
@@ -211,141 +213,102 @@ def _show(shape: Shape) -> str:
     return "x".join(str(n) for n in shape)
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """Nodes of one operation, from the same step of the same type: their operands, one after the other."""
+class _Block(NamedTuple):
+    """The nodes of operation `type` that nodes `origin` of one type of cells become, by one of its steps; or
+    that look up rows of a `constant` (else -1) for one of its slots.
+    """
 
-    operand: Ints
-    sizes: Ints
+    type: int
+    cell: int
+    place: int
+    constant: int
     origin: Ints
 
 
 def expand(graph: Graph, ops: OpNetwork) -> Graph:
     """The graph of a mini-batch with a node for each operation of its cells. Linear in nodes and operands."""
     cells, network = graph.network, ops.network
-    blocks: list[list[_Block]] = [[] for _ in network.types]
-    count = _block_starts(graph, ops)
+    blocks = sorted(_blocks(graph, ops), key=lambda block: block.type)
+    ends = np.cumsum([len(block.origin) for block in blocks], dtype=np.int32)
+    first = {b[1:4]: end - len(b.origin) for b, end in zip(blocks, ends.tolist(), strict=True)}
     value = np.zeros(max(len(graph) * cells.width, 1), np.int32)  # one, where all results are constants
+
+    def made(t: int, place: int, constant: int, count: int) -> Ints:
+        return np.arange(count, dtype=np.int32) + np.int32(first[t, place, constant])
+
     for t, template in enumerate(ops.templates):
-        nodes = np.arange(graph.type_ptr[t], graph.type_ptr[t + 1], dtype=np.int32)
-        for o, made_by in enumerate(template.outputs):
-            value[nodes * cells.width + o] = count.step[t][made_by] + np.arange(len(nodes), dtype=np.int32)
+        nodes = _nodes(graph, t)
+        for o, step in enumerate(template.outputs):
+            value[nodes * cells.width + o] = made(t, step, -1, len(nodes))
 
     def translate(references: Ints) -> Ints:
         return np.where(references >= 0, value[np.maximum(references, 0)], references).astype(np.int32)
 
-    for t, template in enumerate(ops.templates):
-        nodes = np.arange(graph.type_ptr[t], graph.type_ptr[t + 1], dtype=np.int32)
-        slots = len(cells.types[t].slots)
+    @cache
+    def fed(t: int, slot: int) -> Ints:
+        """What each node of a type reads in a slot."""
+        nodes = _nodes(graph, t)
+        column = translate(_operands(graph, t).reshape(len(nodes), len(cells.types[t].slots))[:, slot])
+        for block in blocks:
+            if block[1:3] == (t, slot) and block.constant >= 0:
+                column[block.origin - nodes[:1]] = made(*block[1:4], len(block.origin))
+        return column
+
+    def read(block: _Block) -> tuple[Ints, Ints]:
+        """The operands of a block's nodes, one after the other, and how many each has."""
+        t, place, origin = block.cell, block.place, block.origin
+        steps = ops.templates[t].steps
+        if block.constant >= 0:
+            return graph.operand[graph.operand_ptr[origin] + np.int32(place)], np.ones(len(origin), np.int32)
         if cells.types[t].reduction:
-            sizes = np.diff(graph.operand_ptr)[nodes]
-            if len(template.steps) == 1:
-                low, high = graph.operand_ptr[graph.type_ptr[t]], graph.operand_ptr[graph.type_ptr[t + 1]]
-                every = _Block(translate(graph.operand[low:high]), sizes, nodes)
-                blocks[template.steps[0].type].append(every)
-                continue
-            for step, run in zip(template.steps, _runs(graph, t, slots), strict=True):
-                blocks[step.type].append(_Block(translate(run), (sizes // slots).astype(np.int32), nodes))
-            continue
-        low, high = graph.operand_ptr[graph.type_ptr[t]], graph.operand_ptr[graph.type_ptr[t + 1]]
-        given = graph.operand[low:high].reshape(len(nodes), slots)
-        fed = []
-        for s in range(slots):
-            column = translate(given[:, s])
-            for constant, lookup in template.lookups[s].items():
-                rows = _reads(given[:, s], cells, constant)
-                blocks[lookup].append(_Block(given[rows, s], np.ones(len(rows), np.int32), nodes[rows]))
-                column[rows] = count.lookup[t, s, constant] + np.arange(len(rows), dtype=np.int32)
-            fed.append(column)
-        for step in template.steps:
-            columns = [
-                fed[number] if is_slot else count.step[t][number] + np.arange(len(nodes), dtype=np.int32)
-                for is_slot, number in step.args
-            ]
-            flat = np.stack(columns, axis=1).ravel() if columns else np.empty(0, np.int32)
-            sizes = np.full(len(nodes), len(columns), np.int32)
-            blocks[step.type].append(_Block(flat.astype(np.int32), sizes, nodes))
-    return _assemble(graph, ops, blocks, translate)
+            sizes = np.diff(graph.operand_ptr[graph.type_ptr[t] : graph.type_ptr[t + 1] + 1])
+            if len(steps) == 1:
+                return translate(_operands(graph, t)), sizes
+            sizes = sizes // np.int32(len(cells.types[t].slots))
+            return translate(graph.operand[ranges(graph.operand_ptr[origin] + place * sizes, sizes)]), sizes
+        columns = [
+            fed(t, number) if is_slot else made(t, number, -1, len(origin))
+            for is_slot, number in steps[place].args
+        ]
+        flat = np.stack(columns, axis=1).ravel() if columns else np.empty(0, np.int32)
+        return flat, np.full(len(origin), len(columns), np.int32)
 
-
-@dataclass(frozen=True, slots=True)
-class _Starts:
-    """The first node of each block: of type t's step j, and of the lookups of slot s in a table."""
-
-    step: list[list[int]]
-    lookup: dict[tuple[int, int, int], int]
-
-
-def _block_starts(graph: Graph, ops: OpNetwork) -> _Starts:
-    """Number the new nodes type by type; within a type in the order in which `expand` makes the blocks."""
-    wanted: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in ops.network.types]
-    for t, template in enumerate(ops.templates):
-        n = int(graph.type_ptr[t + 1] - graph.type_ptr[t])
-        low = graph.operand_ptr[graph.type_ptr[t]]
-        for s, lookups in enumerate(template.lookups):
-            column = graph.operand[low : graph.operand_ptr[graph.type_ptr[t + 1]]][s :: len(template.lookups)]
-            for constant, lookup in lookups.items():
-                wanted[lookup].append((len(_reads(column, graph.network, constant)), (t, s, constant)))
-        for j, step in enumerate(template.steps):
-            wanted[step.type].append((n, (t, j)))
-    starts = _Starts([[0] * len(t.steps) for t in ops.templates], {})
-    total = 0
-    for of_type in wanted:
-        for n, key in of_type:
-            if len(key) == 2:
-                starts.step[key[0]][key[1]] = total
-            else:
-                starts.lookup[key[0], key[1], key[2]] = total
-            total += n
-    return starts
-
-
-def _reads(references: Ints, network: Network, constant: int) -> Ints:
-    """Which references read a constant."""
-    index = -1 - references.astype(np.int64)
-    first = network.constants[constant].first
-    inside = (index >= first) & (index < first + network.constants[constant].rows)
-    return np.flatnonzero(inside).astype(np.int32)
-
-
-def _runs(graph: Graph, t: int, slots: int) -> Iterable[Ints]:
-    """The operands of a reduction's nodes, slot by slot: each slot's runs one after the other."""
-    nodes = slice(int(graph.type_ptr[t]), int(graph.type_ptr[t + 1]))
-    start = graph.operand_ptr[:-1][nodes]
-    size = np.diff(graph.operand_ptr)[nodes] // slots
-    within = np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
-    for s in range(slots):
-        yield graph.operand[np.repeat(start + s * size, size) + within]
-
-
-def _assemble(
-    graph: Graph, ops: OpNetwork, blocks: list[list[_Block]], translate: Callable[[Ints], Ints]
-) -> Graph:
-    network = ops.network
-    flat = [b for of_type in blocks for b in of_type]
-    origin = np.concatenate([b.origin for b in flat])
-    sizes = np.concatenate([b.sizes for b in flat])
-    operand = np.concatenate([b.operand for b in flat])
-    operand_ptr = np.zeros(len(sizes) + 1, np.int32)
-    np.cumsum(sizes, out=operand_ptr[1:])
-    per_type = [sum(len(b.origin) for b in of_type) for of_type in blocks]
-    type_ptr = np.concatenate(([0], np.cumsum(per_type))).astype(np.int32)
-    type_of = np.repeat(np.arange(len(blocks), dtype=np.int32), per_type)
+    operands, sizes = zip(*map(read, blocks), strict=True)
+    operand, origin = np.concatenate(operands), np.concatenate([block.origin for block in blocks])
+    operand_ptr = np.zeros(len(origin) + 1, np.int32)
+    np.cumsum(np.concatenate(sizes), out=operand_ptr[1:])
+    types, counts = [b.type for b in blocks], [len(b.origin) for b in blocks]
+    type_of = np.repeat(np.array(types, np.int32), counts)
+    per_type = np.bincount(types, weights=counts, minlength=len(network.types))
+    type_ptr = np.append(0, np.cumsum(per_type)).astype(np.int32)
     slots = np.array([len(t.slots) for t in network.types], np.int32)
     lists = np.array([t.reduction is not None for t in network.types])
     every = np.tile(np.arange(max(slots, default=0), dtype=np.int32), (len(slots), 1))
     find = partial(consumers, type_ptr, slots, lists, every, operand_ptr, operand, 0)
     dag = Dag(tuple(t.name for t in network.types), type_of, find, ops.order, Reads(operand_ptr, operand, 0))
-    results = tuple(ResultRefs(r.name, translate(r.reference), r.vertex, r.instance) for r in graph.results)
-    return Graph(
-        network,
-        type_ptr,
-        graph.vertex[origin],
-        graph.instance[origin],
-        results,
-        graph.instances,
-        dag,
-        operand_ptr,
-        operand,
-        given=graph.given,
-    )
+    results = tuple(replace(r, reference=translate(r.reference)) for r in graph.results)
+    whose = graph.vertex[origin], graph.instance[origin], results, graph.instances
+    return Graph(network, type_ptr, *whose, dag, operand_ptr, operand, given=graph.given)
+
+
+def _nodes(graph: Graph, t: int) -> Ints:
+    return np.arange(graph.type_ptr[t], graph.type_ptr[t + 1], dtype=np.int32)
+
+
+def _operands(graph: Graph, t: int) -> Ints:
+    """What the nodes of a type read."""
+    return graph.operand[slice(*graph.operand_ptr[graph.type_ptr[t : t + 2]].tolist())]
+
+
+def _blocks(graph: Graph, ops: OpNetwork) -> Iterator[_Block]:
+    """What each type's nodes become: the lookups of its slots, then its steps."""
+    for t, template in enumerate(ops.templates):
+        nodes = _nodes(graph, t)
+        for slot, lookups in enumerate(template.lookups):
+            for number, lookup in lookups.items():
+                constant = graph.network.constants[number]
+                read = _operands(graph, t).reshape(len(nodes), len(template.lookups))[:, slot]
+                index = -1 - read.astype(np.int64) - constant.first
+                yield _Block(lookup, t, slot, number, nodes[(index >= 0) & (index < constant.rows)])
+        for j, step in enumerate(template.steps):
+            yield _Block(step.type, t, j, -1, nodes)
