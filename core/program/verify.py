@@ -79,7 +79,7 @@ def verify(
         results += [_plain(end, function, i) for i, end in zip(now, ends, strict=True)]
     for i, item, result in zip(numbers, items, results, strict=True):
         once = _plain(session.run(function, [item], [i], granularity, alone).ends[0], function, i)
-        if not _same(result, once) or _answers(log, i) != _answers(alone, i):
+        if _bits(result) != _bits(once) or _answers(log, i) != _answers(alone, i):
             unlike.append(i)
     ends, weighed = session.run_eagerly(function, items, numbers, log)
     exact = [_plain(end, function, i) for i, end in zip(numbers, ends, strict=True)]
@@ -149,12 +149,9 @@ def arrays_of(thing: Any) -> Iterator[NDArray[Any]]:  # noqa: ANN401
             yield from arrays_of(getattr(thing, name))
 
 
-def _same(a: Any, b: Any) -> bool:  # noqa: ANN401
-    """Whether two results have the same arrays, to the bit."""
-    some, others = list(arrays_of(a)), list(arrays_of(b))
-    return len(some) == len(others) and all(
-        x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in zip(some, others, strict=True)
-    )
+def _bits(thing: Any) -> list[tuple[tuple[int, ...], bytes]]:  # noqa: ANN401
+    """The arrays of results, to be compared to the bit."""
+    return [(array.shape, array.tobytes()) for array in arrays_of(thing)]
 
 
 def _difference(got: Sequence[NDArray[Any]], exact: Sequence[NDArray[Any]]) -> float:

@@ -292,7 +292,12 @@ class Engine:
 
     def _distinct_graph(self, segment: Segment) -> Graph:
         """An executed segment as a graph of the nodes that stand for themselves."""
-        kept = self._kept(self._canonical(segment))[0] if self._looking else segment
+        kept = segment
+        if self._looking:
+            operand = segment.operand.copy()
+            computed = operand >= 0
+            operand[computed] = self.equal.stands(operand[computed].astype(np.int64))
+            kept, _ = self._kept(replace(segment, operand=operand))
         return self._named(self.graph(kept)[0], segment)
 
     def _named(self, graph: Graph, segment: Segment) -> Graph:
@@ -313,13 +318,6 @@ class Engine:
         graph, _, local = self.graph(joined(self.segments))
         return unified(graph, local[self.equal.same[graph.vertex]]) if self._looking else graph
 
-    def _canonical(self, segment: Segment) -> Segment:
-        """A segment that was executed, with operands that are values of nodes that stand for themselves."""
-        operand = segment.operand.astype(np.int64)
-        computed = operand >= 0
-        operand[computed] = self.equal.stands(operand[computed])
-        return replace(segment, operand=operand.astype(np.int32))
-
     def _schedule(self, graph: Graph, segment: Segment, local: Ints) -> Schedule:
         """The schedule of a segment's graph, whose nodes have the numbers `local` there."""
         return self._policy.schedule(graph.dag)
@@ -338,13 +336,6 @@ class Engine:
     def equal_nodes(self) -> int:
         """How many of these were not executed, since they equal others."""
         return int(self.equal.spared(self.tape.count).sum()) if self._looking else 0
-
-    def instances_of(self, node: int, segment: Segment) -> tuple[int, ...]:
-        """The instances of a node of the run, of equal ones those of all; `segment` is the whole run."""
-        if not self._looking:
-            return (int(segment.instance[node]),)
-        same = self.equal.same[: len(segment)]
-        return tuple(np.unique(segment.instance[same == same[node]]).tolist())
 
     @property
     def segments(self) -> list[Segment]:
@@ -377,6 +368,10 @@ class Engine:
             elif taped and len(graph := self._distinct_graph(own)):
                 found.append((graph, self._policy.schedule(graph.dag)))
         return found
+
+    def stands(self, nodes: int) -> Ints:
+        """The number of the node that stands for each of the run's first so many."""
+        return self.equal.same[:nodes] if self._looking else np.arange(nodes, dtype=np.int32)
 
     def values(self, references: Longs) -> Array:
         """The values of m references, all of one shape (m, *shape); a copy."""
@@ -444,5 +439,8 @@ def not_finite(engine: Engine) -> NotFinite | None:
             if len(bad) and nodes[bad[0]] < first:
                 first, value = int(nodes[bad[0]]), values[bad[0]]
                 odd = float(value[~np.isfinite(value)][0])
-                found = NotFinite(network.types[t].name, port.name, engine.instances_of(first, segment), odd)
-    return found
+                found = NotFinite(network.types[t].name, port.name, (), odd)
+    if found is None:
+        return None
+    same = engine.stands(len(segment))
+    return replace(found, instances=tuple(np.unique(segment.instance[same == same[first]]).tolist()))

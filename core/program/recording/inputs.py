@@ -75,11 +75,7 @@ class InputRows:
 
         Errors: AbwError for more than a mini-batch may have, and what is not finite.
         """
-        number = constant.number
-        count = self._count.get(number, 0)
-        rows = self._rows.get(number)
-        if rows is None or count == len(rows):
-            rows = self._grow(constant, count)
+        number, (rows, count) = constant.number, self._room(constant)
         if not put(rows, count, values.ravel()):
             at = np.argwhere(~np.isfinite(rows[count].reshape(constant.shape)))[0].tolist()
             raise AbwError(f"{what} is given {values[tuple(at)]} at {at}: numbers must be finite")
@@ -94,29 +90,29 @@ class InputRows:
 
     def later(self, constant: Constant, given: object) -> int:
         """Add an object that `stack` turns into a row, together with all others, when it is first read."""
-        number = constant.number
-        count = self._count.get(number, 0)
-        if number not in self._rows or count == len(self._rows[number]):
-            self._grow(constant, count)
+        number, (_, count) = constant.number, self._room(constant)
         places, objects = self._later.setdefault(number, ([], []))
         places.append(count)
         objects.append(given)
         self._count[number] = count + 1
         return (self._first[number] + count) % constant.rows
 
-    def _grow(self, constant: Constant, count: int) -> Floats:
-        """Make room for more rows than there are."""
+    def _room(self, constant: Constant) -> tuple[Floats, int]:
+        """The rows of a constant, with room for one more, and how many there are."""
+        held, count = self._rows.get(constant.number), self._count.get(constant.number, 0)
+        if held is not None and count < len(held):
+            return held, count
         if count == constant.rows:
             raise AbwError(
                 f"the instances give more than {constant.rows:,} values of {list(constant.shape)}",
                 hint="run fewer instances at once, or share equal numbers: x = net.input(numbers)",
             )
         rows = np.empty((min(max(LEAST, 2 * count), constant.rows), prod(constant.shape)), np.float32)
-        if count:
-            rows[:count] = self._rows[constant.number][:count]
+        if held is not None:
+            rows[:count] = held[:count]
         self._rows[constant.number] = rows
         self._first.setdefault(constant.number, 0)
-        return rows
+        return rows, count
 
     def _known(self, constant: Constant) -> Floats:
         """The rows of a constant that this run has so far (n, *shape)."""

@@ -128,7 +128,7 @@ def test_many_wait_at_once(tmp_path: Path) -> None:
     assert net.run(program, range(2000), batch=2000) == [alone[number % 20] for number in range(2000)]
 
 
-TURNS = ("step", "masked", "above", "again", "sum", "input", "value")
+TURNS = ("step", "masked", "above", "again", "best", "sum", "input", "value")
 
 
 def turning(net: Net, ways: list[str]) -> Generator[Any, Any, list[int]]:
@@ -147,6 +147,8 @@ def turning(net: Net, ways: list[str]) -> Generator[Any, Any, list[int]]:
             score = net.score(state, net.words[(sum(found) + number) % 20])
             allowed = [number % 2 == 0, True, False] if way == "masked" else None
             found.append((yield score.argmax(allowed)))
+            if way == "best":
+                found.append((yield abw.best(2, [score, score], [0.0, -0.5]))[1][1])
             if way == "again":
                 found.append((yield score.argmax([False, False, True])))
             state = net.step(net.did[found[-1]], state)
