@@ -19,7 +19,7 @@ from abw.core.ir.model import Library
 from abw.core.ir.network import Constant
 from abw.core.ir.training import LossKind
 from abw.core.program.lessons import wanted_of
-from abw.core.program.network import constants_of, shapes_of, width_of
+from abw.core.program.network import Rows, constants_of, shapes_of, width_of
 from abw.core.program.recording.inputs import numbers_of
 from abw.core.program.recording.recorder import Callee
 from abw.core.program.recording.values import BITS, SHAPES, Value, kind_of, owner
@@ -29,7 +29,6 @@ from abw.core.program.running.fibers import Failed, Program, require_program
 from abw.core.program.running.results import noted
 from abw.core.program.scope import Batching
 from abw.core.program.session import DEFAULT_GRANULARITY, ProgramGranularity, Session
-from abw.core.program.tables import Rows
 from abw.core.program.verify import Verified, verify
 from abw.core.spec.cells.traced import Symbol, traced
 from abw.core.spec.library import with_cell

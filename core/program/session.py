@@ -27,7 +27,7 @@ from abw.core.program.network import library_network, width_of
 from abw.core.program.recording.asks import Ask
 from abw.core.program.recording.inputs import InputRows
 from abw.core.program.recording.recorder import Recorder
-from abw.core.program.running.eager import EagerRunner, EagerTape, Weighed
+from abw.core.program.running.eager import EagerRunner, Weighed
 from abw.core.program.running.fibers import Asked, Done, Failed, Fibers, Program, require_program
 from abw.core.program.running.results import in_arrays
 from abw.core.program.running.runner import BatchRunner
@@ -314,10 +314,9 @@ class Session:
                 raise AbwError("the net is already running: a program cannot run it")
             engine, recorder = self.engine(), self.recorder
             self.inputs.begin()
-            tape = EagerTape(engine, recorder.next // recorder.step)
-            runner = EagerRunner(tape, self.how.seed, forced)
+            runner = EagerRunner(engine, recorder.next // recorder.step, self.how.seed, forced)
             self._enter(runner)
-            recorder.divert(tape.write)
+            recorder.divert(runner.write)
             try:
                 ends += in_arrays([runner.run(function, item, number)], runner.values)
             finally:

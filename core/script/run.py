@@ -1,4 +1,4 @@
-"""Runs a program on its data from end to end: what `abw run program.py:function` does."""
+"""Runs a program on its data from end to end (`abw run program.py:function`), or one mini-batch of them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from abw.core.script.items import batches_of, format_of, items_of
 from abw.core.script.returned import Row, open_rows
 from abw.core.script.tracebacks import exit_refused, user_error
 from abw.core.store.outputs import Writer, writes_lines
-from abw.core.store.runs import RETURNED
+from abw.core.store.runs import RETURNED, in_range
 
 # The largest error, relative to the root mean square of all that is returned, that `verify` accepts.
 TOLERANCE = 1e-4
@@ -317,6 +317,48 @@ class RanProgram(Ran[Sequence[Row]]):
                 "Else it is a defect of abw: please report it with the program and the data",
             )
         return found.difference, found.decisions, found.close
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """Mini-batch `number` of `mini_batches`: its graph, and the schedule by which it was executed; `first` is
+    its first instance's number in the data, `pieces` are those in which the graph came.
+    """
+
+    program: Program
+    policy: str
+    number: int
+    mini_batches: int
+    first: int
+    graph: Graph
+    schedule: Schedule
+    pieces: int
+
+
+def inspect_batch(target: str, options: ProgramOptions, number: int = 0) -> Inspected:
+    """Run mini-batch `number` of a program's data. Errors: see `run_program`."""
+    format = format_of(options.data, options.format)
+    with redirect_stdout(sys.stderr), opened(target, options.overrides) as program:
+        wanted: Plain | None = None
+        total = 0
+        with open_feed(options.data) as feed:
+            parts = items_of(feed, format, options.batch, limit=options.limit)
+            batches = (items for part in parts for items in batches_of(part.instances, options.batch))
+            for total, items in enumerate(batches, 1):
+                wanted = items if total == number + 1 else wanted
+        in_range(number, total)
+        assert wanted is not None
+        session, numbers = session_of(program.net), wanted.numbers.tolist()
+        ran = session.run(program.function, wanted.objects, numbers, options.granularity)
+        for end, line, instance in zip(ran.ends, wanted.lines.tolist(), numbers, strict=True):
+            if isinstance(end, Failed):
+                raise user_error(end.error, f"{options.data}:{line} (instance {instance})") from end.error
+        graph = ran.graph
+        if not len(graph):
+            raise AbwError(f"{program.name} called no cell in mini-batch {number}")
+        schedule = ran.schedule(graph)
+        first, pieces = int(wanted.numbers[0]), len(ran.engine.segments)
+        return Inspected(program, session.how.policy, number, total, first, graph, schedule, pieces)
 
 
 def _cut(program: Program, options: ProgramOptions, format: str) -> Cut:

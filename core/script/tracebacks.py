@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import abw
@@ -29,25 +29,19 @@ def user_error(error: BaseException, what: str, more: str = "") -> AbwError:
 
 
 @contextmanager
-def located(what: str) -> Iterator[None]:
-    """Let what the block raises be an AbwError with the lines of the user's code that it came from."""
+def located(what: str, kinds: tuple[type[BaseException], ...] = (Exception, SystemExit)) -> Iterator[None]:
+    """Let errors of these kinds be AbwErrors with the lines of the user's code that they came from."""
     try:
         yield
     except Terminated:
         raise
-    except (Exception, SystemExit) as error:
+    except kinds as error:
         raise user_error(error, what) from error
 
 
-@contextmanager
-def exit_refused(what: str) -> Iterator[None]:
+def exit_refused(what: str) -> AbstractContextManager[None]:
     """Let a program that wants to end Python be an AbwError, with the lines of its code."""
-    try:
-        yield
-    except Terminated:
-        raise
-    except SystemExit as end:
-        raise user_error(end, f"{what} wants to end Python") from end
+    return located(f"{what} wants to end Python", (SystemExit,))
 
 
 def line_in_user_code(error: BaseException) -> str:

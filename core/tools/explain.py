@@ -36,8 +36,7 @@ from abw.core.run.learning import Choice, named_policy
 from abw.core.run.minibatches import history_again
 from abw.core.run.observing.trace import load_times
 from abw.core.run.workload import grows_at_random
-from abw.core.script.inspect import inspect_batch
-from abw.core.script.run import ProgramOptions
+from abw.core.script.run import ProgramOptions, inspect_batch
 from abw.core.spec.load import Overrides
 from abw.core.store.checked import load_history
 from abw.core.store.runs import StoredRun, in_range, load_batch, policy_name

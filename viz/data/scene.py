@@ -26,8 +26,7 @@ from abw.core.run.learning import Choice, named_policy
 from abw.core.run.minibatches import history_again
 from abw.core.run.observing.trace import load_times
 from abw.core.run.workload import grows_at_random
-from abw.core.script.inspect import inspect_batch
-from abw.core.script.run import ProgramOptions
+from abw.core.script.run import ProgramOptions, inspect_batch
 from abw.core.spec.load import Overrides
 from abw.core.store.checked import Equal, equal_of, load_history, read_outputs
 from abw.core.store.runs import OUTPUTS, POLICY, StoredRun, in_range, load_batch, load_equal, policy_name

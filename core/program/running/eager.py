@@ -32,18 +32,36 @@ from abw.core.program.running.fibers import (
 from abw.core.program.running.task import GONE, KEEP, Log, Path, Task
 
 
-class EagerTape:
-    """Computes what a recorder writes at once, and returns values by the references of handles.
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A question that got the answer of another run: `taken`; `right` is the answer by the values here.
 
-    References go on from earlier runs.
+    `margin`: see `abw.core.program.recording.asks.margin`; `rows` are the values asked.
     """
 
-    def __init__(self, engine: Engine, first: int) -> None:
+    path: Path
+    how: str
+    rows: Array
+    taken: Answer
+    right: Answer
+    margin: float
+
+
+class EagerRunner:
+    """Runs programs one after the other; computes what a recorder writes at once.
+
+    References go on from earlier runs. `forced`: answers that programs get, whatever is right by the values
+    here; `log` has what is right.
+    """
+
+    def __init__(self, engine: Engine, first: int, seed: int, forced: Log | None = None) -> None:
         """`engine` has the network, which may be extended; `first`: the next node's number among all."""
-        self._engine = engine
+        self._engine, self._seed, self._forced = engine, seed, forced
         self._wide: list[NDArray[np.float64]] = []
         self._values: dict[int, NDArray[np.float64]] = {}
         self._next = first * engine.cells.width
+        self._current = Task((0,))
+        self.log: list[Weighed] = []
 
     def write(self, words: Iterable[int]) -> None:
         """Compute a node. Errors: AbwError for an operand that is not of this run."""
@@ -80,33 +98,6 @@ class EagerTape:
             return self._values[reference]
         return np.asarray(self._engine.constant(reference), np.float64)
 
-
-@dataclass(frozen=True, slots=True)
-class Weighed:
-    """A question that got the answer of another run: `taken`; `right` is the answer by the values here.
-
-    `margin`: see `abw.core.program.recording.asks.margin`; `rows` are the values asked.
-    """
-
-    path: Path
-    how: str
-    rows: Array
-    taken: Answer
-    right: Answer
-    margin: float
-
-
-class EagerRunner:
-    """Runs programs one after the other.
-
-    `forced`: answers that programs get, whatever is right by the values here; `log` has what is right.
-    """
-
-    def __init__(self, tape: EagerTape, seed: int, forced: Log | None = None) -> None:
-        self._tape, self._seed, self._forced = tape, seed, forced
-        self._current = Task((0,))
-        self.log: list[Weighed] = []
-
     def run(self, function: Program, item: object, number: int) -> Done | Failed:
         """Run the program of an instance to its end."""
         return self._run(Task((number,)), function, item)
@@ -120,7 +111,7 @@ class EagerRunner:
     def values(self, handles: Sequence[int]) -> Array:
         """The values of handles, all of one shape. Errors: AbwError for one of an earlier run."""
         try:
-            return np.stack([self._tape.value(handle >> BITS) for handle in handles])
+            return np.stack([self.value(handle >> BITS) for handle in handles])
         except LookupError:
             raise AbwError(f"a value of an earlier run was asked for: {GONE}", hint=KEEP) from None
 

@@ -81,13 +81,9 @@ class CompiledRounds:
                 self.fields.append((k, number))
         self._scratch = scratch
         self.shares = [self.new_share(thread) for thread in range(len(scratch))]
-        self.rounds(self._idle().words)  # compiled now, not amid the first run
-
-    def _idle(self) -> Share:
-        """A state in which nothing is to do: there is no room."""
-        share = self.shares[0]
-        share.words[at.FIRST], share.words[at.LAST] = 0, share.words[at.ENTRIES]
-        return share
+        idle = self.shares[0].words  # there is no room: nothing is to do
+        idle[at.FIRST], idle[at.LAST] = 0, idle[at.ENTRIES]
+        self.rounds(idle)  # compiled now, not amid the first run
 
     def _function(self, decision: Decision, target: Target) -> tuple[int, int]:
         """What finds the best of a row of all scores, and the arena of these; see `run`."""
