@@ -25,17 +25,17 @@ BUDGETS = {
     "core/build": (600, 5_000),  # models as C libraries
     "core/cell": (895, 6_150),
     "core/data": (7_125, 55_300),  # JSON eight bytes at once
-    "core/exec": (15_365, 122_000),
+    "core/exec": (15_300, 121_600),
     "core/grad": (2_050, 17_600),
     "core/graph": (7_030, 59_450),
     "core/ir": (2_550, 16_300),
     "core/jit": (965, 5_920),
     "core/plan": (1_320, 10_550),
     "core/policy": (5_125, 38_550),
-    "core/program": (5_345, 34_500),
+    "core/program": (5_315, 34_350),
     "core/run": (9_130, 76_500),  # one pass: growing models, runs and their observers, tokens
     "core/scale": (1_050, 7_500),
-    "core/script": (1_050, 8_000),
+    "core/script": (985, 7_050),
     "core/serve": (3_145, 21_600),
     "core/spec": (7_300, 60_000),
     "core/store": (2_240, 15_950),
