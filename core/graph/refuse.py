@@ -11,7 +11,6 @@ from abw.core.data.derive import field, link
 from abw.core.graph.bind import Binding
 from abw.core.graph.bounds import waiting
 from abw.core.graph.bytecode import Origin
-from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.ir.model import TableSource
 from abw.core.ir.schema import Hop
@@ -102,51 +101,23 @@ def refuse_circle(binding: Binding) -> NoReturn:
 
 def refuse_cycle(binding: Binding, first: int, graph: Graph) -> None:
     """Say which nodes wait for each other, if some do; the graph's first instance is `first`."""
-    dag, shift = graph.dag, graph.network.width.bit_length() - 1
-    node = _on_cycle(dag)
-    if node < 0:
+    dag = graph.dag
+    waits = waiting(dag)
+    if not waits.any():
         return
-    path = [node]
-    while True:
-        operands = graph.operand[graph.operand_ptr[path[-1]] : graph.operand_ptr[path[-1] + 1]]
-        back = [int(r) >> shift for r in operands if r >= 0]
-        on_cycle = next((u for u in back if u in path), None)
-        if on_cycle is not None:
-            path = path[path.index(on_cycle) :]
-            break
-        path.append(next(u for u in back if _reaches(graph, node, u)))
+    # every node that waits has a producer that waits: walking back along those must come round
+    source = np.repeat(np.arange(len(dag)), np.diff(dag.succ_ptr))
+    back = np.zeros(len(dag), np.int64)
+    back[dag.succ[waits[source]]] = source[waits[source]]
+    node, seen = int(np.flatnonzero(waits)[-1]), dict[int, None]()
+    while node not in seen:
+        seen[node] = None
+        node = int(back[node])
+    path = [*seen]
+    path = path[path.index(node) :]
     names = " -> ".join(dag.types[dag.type[v]] for v in (*path[::-1], path[-1]))
     vertex = int(binding.instances.start[first]) + int(graph.vertex[path[0]])
     message = f"nodes wait for each other: {names}, at {_place(binding, vertex)}"
     hint = "an instance's nodes must form no cycle: mend the links or the data"
     span = binding.model.types[dag.type[path[0]]].span
     raise InstanceError(Problem(message, span, hint), _instance(binding, vertex))
-
-
-def _on_cycle(dag: Dag) -> int:
-    """A node on a cycle, or -1 where there is none."""
-    waits = waiting(dag)
-    if not waits.any():
-        return -1
-    # every node that waits has a producer that waits: walking back along those must come round
-    source = np.repeat(np.arange(len(dag)), np.diff(dag.succ_ptr))
-    back = np.zeros(len(dag), np.int64)
-    back[dag.succ[waits[source]]] = source[waits[source]]
-    node = int(np.flatnonzero(waits)[-1])
-    for _ in range(len(dag)):
-        node = int(back[node])
-    return node
-
-
-def _reaches(graph: Graph, source: int, goal: int) -> bool:
-    """Whether a path leads from node `source` to node `goal`."""
-    seen, stack = {source}, [source]
-    while stack:
-        v = stack.pop()
-        if v == goal:
-            return True
-        for u in graph.dag.succ[graph.dag.succ_ptr[v] : graph.dag.succ_ptr[v + 1]]:
-            if int(u) not in seen:
-                seen.add(int(u))
-                stack.append(int(u))
-    return False

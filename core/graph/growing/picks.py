@@ -39,14 +39,20 @@ class Picks:
     rounds: tuple[tuple[Ints, Ints], ...]
     best: Ints
 
+    @property
+    def way(self) -> Ints:
+        """The picks of the best hypotheses, from their ends back."""
+        found, way = [np.zeros(0, np.int32)], self.best
+        while len(way):
+            found.append(way)
+            way = self.by[self.vertex[way]]
+            way = way[way >= 0]
+        return np.concatenate(found)
+
     def chosen(self) -> Ints:
         """What the best hypotheses chose at each vertex (vertices,); -1 where none comes by, or none did."""
         found = np.full(len(self.by), -1, np.int32)
-        way = self.best
-        while len(way):
-            found[self.vertex[way]] = self.number[way]
-            way = self.by[self.vertex[way]]
-            way = way[way >= 0]
+        found[self.vertex[self.way]] = self.number[self.way]
         return found
 
 

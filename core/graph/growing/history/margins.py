@@ -85,7 +85,7 @@ def beam_margins(decision: Decision, columns: Columns, at: Ints, read: Read, pic
         other[part] = number
         other_score[part] = np.where(number >= 0, before[part] + share, np.nan)
     fate = np.where(picks.ended, ENDED, KEPT).astype(np.int32)
-    fate[_way(picks)] = WON
+    fate[picks.way] = WON
     none = np.setdiff1d(np.arange(len(at)), of)
     lost = Margins(
         at[none],
@@ -106,16 +106,6 @@ def together(parts: list[Margins]) -> Margins:
     ints, floats = np.zeros(0, np.int32), np.zeros(0)
     parts = [Margins(ints, ints, floats, ints, floats, ints), *parts]
     return Margins(*(np.concatenate([getattr(p, name) for p in parts]) for name in Margins.__slots__))
-
-
-def _way(picks: Picks) -> Ints:
-    """The picks of the likeliest hypotheses, from their ends back."""
-    found, way = [np.zeros(0, np.int32)], picks.best
-    while len(way):
-        found.append(way)
-        way = picks.by[picks.vertex[way]]
-        way = way[way >= 0]
-    return np.concatenate(found)
 
 
 def _scores(decision: Decision, columns: Columns, at: Ints, read: Read) -> Iterator[tuple[slice, Scores]]:
