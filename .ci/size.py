@@ -27,7 +27,7 @@ BUDGETS = {
     "core/data": (7_125, 55_300),  # JSON eight bytes at once
     "core/exec": (15_300, 121_600),
     "core/grad": (2_050, 17_600),
-    "core/graph": (7_030, 59_450),
+    "core/graph": (7_000, 59_260),
     "core/ir": (2_550, 16_300),
     "core/jit": (965, 5_920),
     "core/plan": (1_320, 10_550),
