@@ -188,10 +188,9 @@ def _values(instances: Instances, name: str, size: int) -> Values:
 def _link(instances: Instances, name: str, many: bool) -> Link:
     count = len(instances.kind)
     found = instances.links.get(name, Link(np.full(count, -1, np.int32)))
-    if many and found.indptr is None:
-        vertices = np.flatnonzero(found.target >= 0).astype(np.int32)
-        return Link.many(vertices, found.target[vertices], count)
-    if not many and found.indptr is not None:
+    if many:
+        return along([(found, None)], count)
+    if found.indptr is not None:
         if (np.diff(found.indptr) > 1).any():
             message = f"several links '{name}' from one vertex, and the model's data has one at most"
             raise AbwError(message, hint="open the model with data that has several")

@@ -26,6 +26,10 @@ from abw.core.ir.formats import FORMATS
 from abw.core.ir.schema import Schema
 
 
+# The readers of formats without options.
+_READERS = {"trees": read_trees, "lattice": read_lattices, "pairs": read_pairs, "plans": read_plans}
+
+
 class Options(TypedDict, total=False):
     """How a format is read.
 
@@ -84,21 +88,13 @@ def take(feed: Feed, format: str, skip: int, limit: int, **options: Unpack[Optio
 
 
 def _taken(feed: Feed, format: str, skip: int, limit: int, options: Options) -> Instances:
-    match format:
-        case "trees":
-            return read_trees(feed, skip, limit)
-        case "lattice":
-            return read_lattices(feed, skip, limit)
-        case "tags":
-            return read_tags(feed, skip, limit, options.get("frequency", 0))
-        case "pairs":
-            return read_pairs(feed, skip, limit)
-        case "plans":
-            return read_plans(feed, skip, limit)
-        case "words":
-            return read_words(feed, skip, limit, options.get("tokens", ""))
-        case _:
-            return read_json(feed, skip, limit, options.get("schema"), options.get("beside", ""))
+    if read := _READERS.get(format):
+        return read(feed, skip, limit)
+    if format == "tags":
+        return read_tags(feed, skip, limit, options.get("frequency", 0))
+    if format == "words":
+        return read_words(feed, skip, limit, options.get("tokens", ""))
+    return read_json(feed, skip, limit, options.get("schema"), options.get("beside", ""))
 
 
 def _is_json(problem: Problem) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ from abw.core.data.readers.jsoncheck import plainly
 from abw.core.data.readers.jsonscan import TEXT, VECTOR, WHOLE, Columns, scan, texts
 from abw.core.data.readers.jsontokens import LARGEST
 from abw.core.data.sidecar import Sidecar, open_sidecar
+from abw.core.data.vertices import permuted
 from abw.core.ir.formats import COMMON, TAKEN, own_fields, own_links, with_common
 from abw.core.ir.schema import FieldSchema, LinkSchema, Schema
 
@@ -108,7 +109,9 @@ def read_json(feed: Feed, skip: int, limit: int, schema: Schema | None, beside: 
         if problems := found.add(taken):
             raise DataError(problems)
         schema = found.schema(feed.path, arrays)
-    instances = _instances(_part(taken, skip, limit), schema, feed.path)
+    instances = _instances(taken, schema, feed.path)
+    if skip or limit < len(instances):
+        instances = permuted(instances, np.arange(len(instances))[skip : skip + limit])
     if arrays is None:
         return instances
     arrays.skip(_kind_counts(taken.columns, min(skip, len(taken.columns))))
@@ -159,27 +162,6 @@ def _take(feed: Feed, skip: int, limit: int, schema: Schema | None = None) -> _T
         raise DataError(problems[:MOST_PROBLEMS])
     feed.take(source, end, seen)
     return taken
-
-
-def _part(taken: _Taken, skip: int, limit: int) -> _Taken:
-    """The instances `skip` to `skip + limit` of those that were taken."""
-    columns = taken.columns
-    if not skip and limit >= len(columns):
-        return taken
-    ptr = columns.ptr[min(skip, len(columns)) : skip + limit + 1]
-    value = columns.value[:, (columns.value[0] >= ptr[0]) & (columns.value[0] < ptr[-1])]
-    edge = columns.edge[:, (columns.edge[2] >= ptr[0]) & (columns.edge[2] < ptr[-1])]
-    first = np.where(edge[1] < 0, -min(skip, len(columns)), ptr[0])  # of instances they are the numbers
-    part = replace(
-        columns,
-        line=columns.line[skip : skip + limit],
-        ptr=ptr - ptr[0],
-        names=columns.names[skip : skip + limit],
-        kind=columns.kind[ptr[0] : ptr[-1]],
-        value=value - np.array([[ptr[0]], [0], [0], [0], [0]], np.int32),
-        edge=np.stack([edge[0], edge[1] - first, edge[2] - ptr[0]]).astype(np.int32),
-    )
-    return _Taken(part, taken.source, taken.numbers[skip : skip + limit])
 
 
 def _instances(taken: _Taken, schema: Schema, path: Path) -> Instances:
