@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.data.instances import Instances, Ints, Link, Values
-from abw.core.data.links import Lazy, along, following, inverse, makers, reverse, where
+from abw.core.data.links import Lazy, along, following, inverse, makers, reverse, single, where
 from abw.core.ir.formats import own_fields, own_links
 from abw.core.ir.schema import Derived, Schema
 from abw.core.jit.decorators import njit
@@ -195,7 +195,5 @@ def _link(instances: Instances, name: str, many: bool) -> Link:
             message = f"several links '{name}' from one vertex, and the model's data has one at most"
             raise AbwError(message, hint="open the model with data that has several")
         vertices = np.flatnonzero(np.diff(found.indptr)).astype(np.int32)
-        target = np.full(count, -1, np.int32)
-        target[vertices] = found.target
-        return Link(target)
+        return single(vertices, found.target, count)
     return found

@@ -25,7 +25,6 @@ from abw.core.data.readers.words import read_words
 from abw.core.ir.formats import FORMATS
 from abw.core.ir.schema import Schema
 
-
 # The readers of formats without options.
 _READERS = {"trees": read_trees, "lattice": read_lattices, "pairs": read_pairs, "plans": read_plans}
 
