@@ -156,7 +156,10 @@ def scan(source: Source, skip: int, stop: int, checked: bool = False) -> tuple[C
         return None
     try:
         named = room.names[:, :lines]
-        ids = [id_of(data, *row) for row in named.T.tolist()] if named[0].any() else []
+        if (named[0] == 1 + TEXT).all() and b"\\" not in data:
+            ids: list[str | int] = [data[begin:end].decode() for begin, end in named[1:].T.tolist()]
+        else:
+            ids = [id_of(data, *row) for row in named.T.tolist()] if named[0].any() else []
     except ValueError:  # half of a surrogate pair, no such escape, or more than 64 bits
         return None
     columns = Columns(

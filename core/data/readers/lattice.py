@@ -223,8 +223,9 @@ def parse_lattices(
             break
         if seen <= skip:
             n = 0
-        row = max(seen - skip, 0)
-        rows[0, row], rows[1, row] = n, line
+        if seen >= skip:
+            rows[0, seen - skip] = n
+            rows[1, seen - skip] = line
         kind[n] = _INSTANCE
         origin[n] = to[n] = identity[n] = tag[n] = -1
         n += 1

@@ -83,9 +83,11 @@ def parse_pairs(
                 kind[word] = _TARGET
                 pieces[BEGIN, word] = pieces[BEGIN, word + 1]
                 pieces[END, word] = pieces[END, word + 1]
-            row = max(seen - skip, 0)
-            rows[0, row], rows[1, row] = first, line
-            n = n if seen >= skip else 0
+            if seen < skip:
+                n = 0
+            else:
+                rows[0, seen - skip] = first
+                rows[1, seen - skip] = line
             seen += 1
         line += 1
     return seen, n, at, 0

@@ -129,9 +129,11 @@ def parse_trees(
             kind[first] = _INSTANCE
             parent[first] = right[first] = parent[first + 1] = -1
             label[0, first] = label[1, first] = word[0, first] = word[1, first] = 0
-            row = max(seen - skip, 0)
-            rows[0, row], rows[1, row] = first, line
-            n = n if seen >= skip else 0
+            if seen < skip:
+                n = 0
+            else:
+                rows[0, seen - skip] = first
+                rows[1, seen - skip] = line
             seen += 1
         at += 1
         line += 1

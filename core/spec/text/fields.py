@@ -66,7 +66,7 @@ def keys(
         elif not torn:
             note(f"key '{key.text}' in {what} has no value", key.where, COMMAS)
             torn = True
-    found = replace(node, items=tuple(items))
+    found = node if all(key.text in allowed for key, _ in node.items) else replace(node, items=tuple(items))
     for name in required:
         if found.get(name) is None:
             note(f"{what} has no '{name}'", where or node.where)

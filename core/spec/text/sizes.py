@@ -238,12 +238,13 @@ def size(node: Node, dims: Dims, what: str, most: int = LARGEST) -> Size | None:
     if not isinstance(node, Scalar) or not node.text:
         note(f"{what} must be a size", node.where, "a number, a dim, or an expression: 2 * hidden")
         return None
-    value = None
-    with noting(node):
+    try:
         cursor = Cursor(tokenize(node.text, EXPRESSION))
-        found = expression(cursor, dims)
+        value = expression(cursor, dims)
         cursor.finish("an operator")
-        value = found
+    except ExpressionError as problem:
+        problem.note(node)
+        return None
     if value is None:
         return None
     if not 1 <= value <= most:
