@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, did_you_mean
-from abw.core.data.instances import Instances, Ints, Link, Values
+from abw.core.data.instances import Instances, Ints, Link, Longs, Values
 from abw.core.data.links import Lazy, along, following, inverse, makers, reverse, single, where
 from abw.core.ir.formats import own_fields, own_links
 from abw.core.ir.schema import Derived, Schema
@@ -88,7 +88,7 @@ def floats(instances: Instances, name: str, seed: int = 0) -> Values:
     return Values(vertex, numbers[vertex, None].astype(np.float32))
 
 
-def _instance_of(instances: Instances) -> NDArray[np.int64]:
+def _instance_of(instances: Instances) -> Longs:
     return np.repeat(np.arange(len(instances), dtype=np.int64), np.diff(instances.start))
 
 
@@ -100,7 +100,7 @@ def _index(instances: Instances) -> Ints:
 
 
 @njit
-def _count(kind: NDArray[np.uint8], start: NDArray[np.int64], counts: Ints, index: Ints) -> None:
+def _count(kind: NDArray[np.uint8], start: Longs, counts: Ints, index: Ints) -> None:
     for i in range(len(start) - 1):
         counts[:] = 0
         for v in range(start[i], start[i + 1]):

@@ -86,6 +86,7 @@ def _form(value: object) -> str:
 
 
 Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
 # Of a link, the kinds that it leads from and to, and the numbers (2, E) of their vertices.
 Edges = ArrayLike | tuple[str, str, ArrayLike]
 _LARGEST = 2**31 - 1
@@ -140,13 +141,13 @@ class Instances:
 
     schema: Schema
     kind: NDArray[np.uint8]
-    start: NDArray[np.int64]
+    start: Longs
     links: Mapping[str, Link]
     fields: Mapping[str, Ints]
     vocabulary: Mapping[str, Sequence[str]]
     source: Path
     lines: Ints
-    numbers: NDArray[np.int64]
+    numbers: Longs
     names: tuple[str | int, ...] | None = None
     values: Mapping[str, Values] = field(default_factory=dict)
 
@@ -180,7 +181,7 @@ class Instances:
 class _Kind:
     """The n vertices of a kind: the instance of each, and its place among all vertices (n,)."""
 
-    instance: NDArray[np.int64]
+    instance: Longs
     position: Ints
 
 
@@ -239,7 +240,7 @@ def _from_arrays(
     )
 
 
-def _owners(kind: str, fields: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+def _owners(kind: str, fields: Mapping[str, NDArray[Any]]) -> Longs:
     """The instance of each vertex of a kind. Errors: AbwError."""
     sizes = {name: array.shape[0] if array.ndim else -1 for name, array in fields.items()}
     if not sizes or len(set(sizes.values())) > 1 or -1 in sizes.values():

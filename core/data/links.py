@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.base.memory import require_memory
-from abw.core.data.instances import Ints, Link
+from abw.core.data.instances import Ints, Link, Longs
 from abw.core.jit.decorators import njit
 
 T = TypeVar("T")
@@ -90,10 +90,10 @@ def invert(target: Ints, indptr: Ints, sources: Ints) -> None:
     indptr[0] = 0
 
 
-def ranges(begin: NDArray[np.integer], each: NDArray[np.integer]) -> NDArray[np.int64]:
+def ranges(begin: NDArray[np.integer], each: NDArray[np.integer]) -> Longs:
     """The numbers from each `begin[i]` on, `each[i]` of them, range after range."""
     before = np.cumsum(each) - each
-    found: NDArray[np.int64] = np.arange(int(each.sum())) + np.repeat(begin - before, each)
+    found: Longs = np.arange(int(each.sum())) + np.repeat(begin - before, each)
     return found
 
 

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.derive import link
-from abw.core.data.instances import Instances, Ints, Link, Values
+from abw.core.data.instances import Instances, Ints, Link, Longs, Values
 from abw.core.data.links import Lazy, inverse, makers, ranges
 from abw.core.ir.growth import Growth
 from abw.core.ir.schema import Hop, Schema
 from abw.core.jit.decorators import njit
 
 
-def vertices_of(instances: Instances, order: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+def vertices_of(instances: Instances, order: NDArray[np.integer[Any]]) -> Longs:
     """The vertices of the instances `order`, instance after instance."""
     return ranges(instances.start[order], np.diff(instances.start)[order])
 
@@ -174,11 +174,11 @@ class Order:
 
     vertex: Ints
     place: Ints
-    start: NDArray[np.int64]
+    start: Longs
 
 
 @njit
-def _order(instance: Ints, count: int, start: NDArray[np.int64], order: Ints, place: Ints) -> None:
+def _order(instance: Ints, count: int, start: Longs, order: Ints, place: Ints) -> None:
     """Order `count` vertices by instance; `start` (instances + 2,) is zeros."""
     for v in range(count):
         if instance[v] >= 0:

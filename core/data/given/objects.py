@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Never, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, DataError, Problem, Span
 from abw.core.data.feed import ALL, Feed
-from abw.core.data.instances import Instances
+from abw.core.data.instances import Instances, Longs
 from abw.core.data.read import Options, take
 from abw.core.data.readers.pairs import SHORT
 
@@ -117,7 +116,7 @@ def _taken(texts: list[bytes], format: str, options: Options, first: int = 0) ->
     return replace(found, lines=counted.astype(np.int32))
 
 
-def _lines(texts: list[bytes], format: str) -> NDArray[np.int64]:
+def _lines(texts: list[bytes], format: str) -> Longs:
     """The line on which each text begins."""
     first = 2 if format == "lattice" else 1
     return np.array([0, *accumulate(text.count(b"\n") + 1 for text in texts)][:-1]) + first
@@ -147,7 +146,7 @@ def _blank(found: Instances, count: int, format: str, known: Mapping[int, AbwErr
     return {number: AbwError(f"instance {number} is {what}", hint=hint) for number in missing}
 
 
-def _placed(problem: Problem, lines: NDArray[np.int64], first: int) -> Problem:
+def _placed(problem: Problem, lines: Longs, first: int) -> Problem:
     """A mistake by its instance, and the line in that; instance `first + i` begins on line `lines[i]`."""
     where = problem.where
     if where is None:

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from abw.core.data.feed import Bytes, Fault, Feed, Source
-from abw.core.data.instances import Ints
+from abw.core.data.instances import Ints, Longs
 from abw.core.jit.decorators import inner, njit
 
 BEGIN, END, BEHIND = range(3)
@@ -67,9 +66,9 @@ class Parsed(NamedTuple):
     source: Source
     kind: Bytes
     columns: Ints
-    start: NDArray[np.int64]
+    start: Longs
     line: Ints
-    numbers: NDArray[np.int64]
+    numbers: Longs
 
 
 def parsed(

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from abw.core.data.feed import Bytes, Source
-from abw.core.data.instances import Ints
+from abw.core.data.instances import Ints, Longs
 from abw.core.data.intern import EIGHT, intern
 from abw.core.data.readers.jsontokens import (
     BACKSLASH,
@@ -105,7 +104,7 @@ class Room(NamedTuple):
     edge: Ints
     known: Ints
     last: Ints
-    counts: NDArray[np.int64]
+    counts: Longs
 
 
 def _room(size: int, most: int, escaped: bool) -> Room:
@@ -350,7 +349,7 @@ def _vertex(json: Json, at: int, room: Room) -> int:
 
 
 @within
-def _targets(text: Bytes, at: int, link: int, edge: Ints, count: NDArray[np.int64]) -> int:
+def _targets(text: Bytes, at: int, link: int, edge: Ints, count: Longs) -> int:
     """Read a link's pairs [from, to], or the vertices to which the instance itself leads: several, or one.
 
     These have -1 for the vertex from which.

@@ -10,10 +10,9 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from abw.core.data.feed import Bytes
-from abw.core.data.instances import Ints
+from abw.core.data.instances import Ints, Longs
 from abw.core.data.intern import Eights
 from abw.core.data.readers.jsontokens import (
     BAIL,
@@ -99,7 +98,7 @@ class PlanRoom(NamedTuple):
     hard: Ints
     rows: Ints
     stack: Ints
-    counts: NDArray[np.int64]
+    counts: Longs
     next: Ints
 
 
@@ -222,7 +221,7 @@ def scan_plans(
 
 
 @within
-def _white(json: Json, at: int, counts: NDArray[np.int64]) -> int:
+def _white(json: Json, at: int, counts: Longs) -> int:
     """The offset of what follows white space; its lines are counted."""
     text = json.text
     while at < text.size and text[at] <= BLANK:

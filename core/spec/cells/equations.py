@@ -16,7 +16,7 @@ Sizes are `abw.core.spec.text.sizes` expressions. Nothing is ever evaluated as P
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from abw.core.base.errors import did_you_mean
@@ -186,19 +186,16 @@ class _Compiler:
         return left
 
     def _sum(self, cursor: Cursor) -> Operand:
-        start = cursor.token.at
-        left = self._product(cursor)
-        while sign := cursor.accept("+", "-"):
-            right = self._product(cursor)
-            left = self._apply(SIGNS[sign.text].name, (left, right), start, cursor.end)
-        return left
+        return self._chain(cursor, ("+", "-"), self._product)
 
     def _product(self, cursor: Cursor) -> Operand:
+        return self._chain(cursor, ("*", "/", "@"), self._factor)
+
+    def _chain(self, cursor: Cursor, signs: tuple[str, ...], part: Callable[[Cursor], Operand]) -> Operand:
         start = cursor.token.at
-        left = self._factor(cursor)
-        while sign := cursor.accept("*", "/", "@"):
-            right = self._factor(cursor)
-            left = self._apply(SIGNS[sign.text].name, (left, right), start, cursor.end)
+        left = part(cursor)
+        while sign := cursor.accept(*signs):
+            left = self._apply(SIGNS[sign.text].name, (left, part(cursor)), start, cursor.end)
         return left
 
     def _factor(self, cursor: Cursor) -> Operand:

@@ -14,7 +14,6 @@ from abw.core.ir.model import (
     NodeSource,
     ParamSource,
     Source,
-    Table,
     TableSource,
     Where,
     ZeroSource,
@@ -22,6 +21,7 @@ from abw.core.ir.model import (
 from abw.core.ir.schema import Hop, Hops, Kinds, Schema
 from abw.core.spec.models.drafts import TypeDraft, kinds_text, named
 from abw.core.spec.models.sources import LinkPath, Lookup, PathStep, parse_source
+from abw.core.spec.models.tables import Tables
 from abw.core.spec.text.document import Scalar
 from abw.core.spec.text.report import report, suggest
 from abw.core.spec.text.sizes import ExpressionError, noting
@@ -82,7 +82,7 @@ class Resolver:
 
     schema: Schema
     drafts: Sequence[TypeDraft]
-    tables: Mapping[str, tuple[int, Table | None]]
+    tables: Tables
     params: Mapping[str, tuple[int, Param | None]]
     used: set[str] = field(default_factory=set)
     followed: set[str] = field(default_factory=set)

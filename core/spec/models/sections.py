@@ -13,7 +13,7 @@ from abw.core.ir.shapes import shape
 from abw.core.spec.cells.files import param, read_cells
 from abw.core.spec.models.drafts import Cells, TypeDraft
 from abw.core.spec.models.sources import KEYWORDS
-from abw.core.spec.models.tables import read_tables
+from abw.core.spec.models.tables import Tables, read_tables
 from abw.core.spec.models.weights import Owners
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Scalar, pairs
@@ -29,7 +29,7 @@ class Declared:
     By name numbered tables and parameters, and cells with dims; None for what has mistakes.
     """
 
-    tables: Names[str, tuple[int, Table | None]]
+    tables: Tables
     params: Names[str, tuple[int, Param | None]]
     cells: Cells
 

@@ -17,17 +17,19 @@ from abw.core.spec.text.fields import MOST, Reach
 from abw.core.spec.text.report import note, report
 from abw.core.spec.text.sizes import Dims, size, sizes
 
+# Tables by name, each with its number; None for one with mistakes.
+Tables = dict[str, tuple[int, Table | None]]
 DEFAULT_ROWS = 256
 # Of all tables together: their rows, and some values more, are numbered in 31 bits (see `LISTED`).
 MOST_ROWS = 2**30 - 2**20
 
 
-def read_tables(node: Mapping | None, reach: Reach, dims: Dims) -> dict[str, tuple[int, Table | None]]:
+def read_tables(node: Mapping | None, reach: Reach, dims: Dims) -> Tables:
     """Read each table and its number, by name; None for one with mistakes.
 
     Cost: linear in the section and the vocabularies.
     """
-    tables: dict[str, tuple[int, Table | None]] = {}
+    tables: Tables = {}
     total = 0
     for key, value in fields.named(node, "tables", "a table"):
         table = _table(key, value, reach, dims)

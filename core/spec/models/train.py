@@ -8,12 +8,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from abw.core.ir.model import Table
 from abw.core.ir.training import INITS, OPTIMIZERS, SCHEDULES, Init, Optimizer, RateSchedule, Training
 from abw.core.spec.keys.model import LIBRARY_TRAIN, OPTIMIZER, SCHEDULE, TRAIN
 from abw.core.spec.keys.section import Entries
 from abw.core.spec.models.losses import Losses, Outputs
 from abw.core.spec.models.resolve import Resolver
+from abw.core.spec.models.tables import Tables
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping as Keys
 from abw.core.spec.text.document import Node
@@ -118,7 +118,7 @@ def _schedule(node: Node | None) -> RateSchedule:
     return RateSchedule(name or "constant", warmup or 0, usual.factor if factor is None else factor)
 
 
-def _word_dropout(entries: Entries, tables: Mapping[str, tuple[int, Table | None]]) -> dict[int, float]:
+def _word_dropout(entries: Entries, tables: Tables) -> dict[int, float]:
     found = {}
     for key, value in entries.items("word-dropout"):
         chance = fields.amount(value, f"word-dropout of '{key.text}'", below=1.0)

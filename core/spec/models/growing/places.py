@@ -13,6 +13,7 @@ from abw.core.ir.schema import Comparison, Hop, Kinds, Schema
 from abw.core.spec.models.drafts import TypeDraft, kinds_text
 from abw.core.spec.models.growing.clauses import WrittenTest, parse_tests, parse_value, whole
 from abw.core.spec.models.sources import LinkPath, PathStep
+from abw.core.spec.models.tables import Tables
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Scalar
 from abw.core.spec.text.report import note, suggest
@@ -57,7 +58,7 @@ class Scopes:
 
     schema: Schema
     kinds: dict[str, GrowingKind]
-    tables: Names[str, tuple[int, Table | None]]
+    tables: Tables
     closed: frozenset[str]
     """Lists of grown vertices that are whole from the round on in which the vertex is there that has them."""
     drafts: Sequence[TypeDraft]

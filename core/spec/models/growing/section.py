@@ -20,7 +20,7 @@ from abw.core.ir.growth import (
     clause_places,
     extended,
 )
-from abw.core.ir.model import FieldSource, NodeSource, Table, TableSource
+from abw.core.ir.model import FieldSource, NodeSource, TableSource
 from abw.core.ir.schema import Hops, Kinds, Schema
 from abw.core.spec.keys.model import CLAUSE as CLAUSE_KEYS
 from abw.core.spec.keys.model import GROWING
@@ -31,13 +31,13 @@ from abw.core.spec.models.growing.decisions import decisions_of
 from abw.core.spec.models.growing.never import never
 from abw.core.spec.models.growing.places import THIS, Scope, Scopes, clause_of
 from abw.core.spec.models.resolve import Resolver
+from abw.core.spec.models.tables import Tables
 from abw.core.spec.models.wiring import Wires
 from abw.core.spec.text import fields
 from abw.core.spec.text.document import Mapping, Node, Scalar, Sequence, at, pairs, text_at
 from abw.core.spec.text.report import note, report, suggest
 from abw.core.spec.text.sizes import ExpressionError, noting
 
-Tables = Names[str, tuple[int, Table | None]]
 # What no link, field or decision of a growing kind can be called.
 TAKEN = frozenset({"instance", "this", "none", "zeros", "number", "and", "or", "not", "index", "coin"})
 # So many vertices of a kind an instance may have at most.
