@@ -20,15 +20,15 @@ BUDGETS = {
     "abw": (7_455, 65_400),  # with more of PyTorch: attention, batches of matrices, orders, in-place writes
     "bench": (6_190, 51_400),
     "cli": (4_550, 30_900),
-    "core": (620, 4_400),
-    "core/base": (1_550, 9_000),
-    "core/build": (600, 5_000),  # models as C libraries
+    "core": (595, 4_180),
+    "core/base": (1_475, 8_050),
+    "core/build": (475, 3_750),  # models as C libraries
     "core/cell": (895, 6_150),
-    "core/data": (7_125, 55_300),  # JSON eight bytes at once
+    "core/data": (6_930, 54_100),  # JSON eight bytes at once
     "core/exec": (15_300, 121_600),
     "core/grad": (2_050, 17_600),
     "core/graph": (7_000, 59_260),
-    "core/ir": (2_550, 16_300),
+    "core/ir": (2_495, 15_900),
     "core/jit": (965, 5_920),
     "core/plan": (1_320, 10_550),
     "core/policy": (5_125, 38_550),
@@ -37,7 +37,7 @@ BUDGETS = {
     "core/scale": (1_050, 7_500),
     "core/script": (985, 7_050),
     "core/serve": (3_145, 21_600),
-    "core/spec": (7_300, 60_000),
+    "core/spec": (6_965, 56_300),
     "core/store": (2_240, 15_950),
     "core/tools": (2_390, 19_750),
     "core/train": (3_450, 27_400),
