@@ -31,7 +31,7 @@ BUDGETS = {
     "core/ir": (2_495, 15_900),
     "core/jit": (965, 5_920),
     "core/plan": (1_320, 10_550),
-    "core/policy": (5_125, 38_550),
+    "core/policy": (5_155, 38_700),
     "core/program": (5_315, 34_350),
     "core/run": (9_130, 76_500),  # one pass: growing models, runs and their observers, tokens
     "core/scale": (1_050, 7_500),

@@ -16,11 +16,12 @@ from abw.core.graph.dag import Dag
 from abw.core.ir.network import Network
 from abw.core.ir.schema import ARRAYS
 from abw.core.policy.cost import Cost
-from abw.core.policy.learned.choice import CANDIDATES, ChosenPolicy, choose
+from abw.core.policy.learned.choice import CANDIDATES, ChosenPolicy
 from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.learned.learner import BEST_OF, learn, learn_best
 from abw.core.policy.learned.policyfile import read_any
 from abw.core.policy.learned.states import Encoding
+from abw.core.policy.learned.trying import choose
 from abw.core.policy.registry import CHOSEN, LEARNED, get_policy
 from abw.core.policy.schedule import Policy
 from abw.core.run.workload import Networks, Workload

@@ -16,11 +16,12 @@ from abw.core.graph.dag import Dag
 from abw.core.policy.check import check_schedule
 from abw.core.policy.cost import Cost, cost_of
 from abw.core.policy.launches import phases_of
-from abw.core.policy.learned import choice
-from abw.core.policy.learned.choice import CANDIDATES, ChosenPolicy, Least, choose, fsm_behind
+from abw.core.policy.learned import choice, trying
+from abw.core.policy.learned.choice import CANDIDATES, ChosenPolicy, Least, fsm_behind
 from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.learned.learner import TooManyStatesError, learn
 from abw.core.policy.learned.policyfile import any_policy_of
+from abw.core.policy.learned.trying import choose
 from abw.core.policy.registry import get_policy
 from tests.core.policy import graphs
 
@@ -106,7 +107,7 @@ def test_an_fsm_of_too_many_states_is_refused(monkeypatch: pytest.MonkeyPatch) -
     lesson = hard(5, words=30, letters="abcdefgh")
     with pytest.raises(TooManyStatesError):
         learn(lesson, encoding="sort", trials=200, most=20)
-    monkeypatch.setattr(choice, "STATES", 20)
+    monkeypatch.setattr(trying, "STATES", 20)
     policy = choose([lesson], [hard(6, letters="abcdefgh")])
     refused = {t.name: t.refused for t in policy.tried if t.refused}
     assert "more than 20 states" in (refused["fsm-sort"] or "")
@@ -114,7 +115,7 @@ def test_an_fsm_of_too_many_states_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_files_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "FILE", 300)
+    monkeypatch.setattr(trying, "FILE", 300)
     policy = choose([hard(7)], [hard(8)])
     assert policy.fsm is None
     assert all("300 characters" in t.refused for t in policy.tried if t.refused)

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from abw.core.base.errors import AbwError
 from abw.core.policy.check import check_schedule
-from abw.core.policy.learned.choice import choose
 from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.learned.learner import learn
 from abw.core.policy.learned.policyfile import any_policy_of, policy_of, read_any
+from abw.core.policy.learned.trying import choose
 from tests.core.policy import graphs
 
 DAG = graphs.fig1()

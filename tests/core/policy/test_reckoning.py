@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from abw.core.graph.dag import Dag
-from abw.core.policy.learned.choice import BEAMS, SINGLE, choose
+from abw.core.policy.learned.choice import BEAMS, SINGLE
 from abw.core.policy.learned.learner import BEST_OF
+from abw.core.policy.learned.trying import choose
 from abw.core.policy.reckoning import Size, seconds_of
 from abw.core.policy.registry import REVERSED
 from tests.core.policy import graphs

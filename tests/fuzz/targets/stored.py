@@ -22,10 +22,11 @@ from abw.core.jit.decorators import njit
 from abw.core.policy.check import check_schedule
 from abw.core.policy.cost import cost_of, least_cost
 from abw.core.policy.costfile import cost_text, read_cost
-from abw.core.policy.learned.choice import Tried, choose
+from abw.core.policy.learned.choice import Tried
 from abw.core.policy.learned.fsm import FsmPolicy
 from abw.core.policy.learned.learner import learn
 from abw.core.policy.learned.policyfile import read_any
+from abw.core.policy.learned.trying import choose
 from abw.core.policy.rules.depth import Depth
 from abw.core.policy.rules.linear import Linear
 from abw.core.policy.rules.weight import PATH, Weight
