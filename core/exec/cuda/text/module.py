@@ -19,29 +19,10 @@ import numpy as np
 from numba import cuda, float32, uint32
 
 from abw.core.exec.cuda.ondevice.functions import (
-    exp,
-    floor,
-    gelu,
-    larger,
-    log,
-    next_tile,
-    own_tile,
-    row,
-    sigmoid,
-    tanh,
+    exp, floor, gelu, larger, log, next_tile, own_tile, row, sigmoid, tanh
 )
 from abw.core.exec.cuda.ondevice.intrinsics import (
-    arrive,
-    await_blocks,
-    copy4,
-    end_copies,
-    few_copies_left,
-    ld2,
-    ld4,
-    mma,
-    split,
-    sqrt,
-    st4,
+    arrive, await_blocks, copy4, end_copies, few_copies_left, ld2, ld4, mma, split, sqrt, st4
 )
 '''
 
