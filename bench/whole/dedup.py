@@ -134,8 +134,7 @@ def dedup(
             spec, file = chosen.write(Path(folder), mini_batches * instances)
             changes = _changes(file, size, instances, mini_batches)
             model = _opened(spec, changes)
-            made = _growing_row if model.growth else _row
-            yield made(chosen.name, model, size, instances, runs)
+            yield _row(chosen.name, model, size, instances, runs)
     for size, instances in product(hidden, batch) if training else ():
         spec, file = files_of(TRAINED, specs, data)
         yield _training_row(spec, file, _changes(file, size, instances, mini_batches), runs)
@@ -155,53 +154,38 @@ def _opened(spec: Path, changes: Overrides) -> Model:
 
 
 def _row(name: str, model: Model, size: int, batch: int, runs: int) -> Row:
-    instances = read_instances(model.data, batch)
+    """What a set gains; a model that grows hoists nothing, and keeps no leaves."""
+    instances, grows = read_instances(model.data, batch), model.growth is not None
     usual = hoist_where_it_pays(model, lambda: (instances, len(instances)))
-    networks = open_networks(model, "cell")
-    graph = open_workload(model, instances, networks).graph(0, len(instances))
-    keys = keys_of(networks.network, networks.program.edges)
-    contenders: dict[str, Work] = {
-        "off": _Runs(model, "off").run,
-        "equal": _Runs(model, "on").run,
-        "usual": _Runs(usual, "auto", leaves=True).run,
-        "pass": partial(without_equal, graph, keys),
-    }
+    made = {"off": _Runs(model, "off"), "equal": _Runs(model, "on")}
+    made["usual"] = _Runs(usual, "auto", leaves=not grows)
+    contenders: dict[str, Work] = {way: each.run for way, each in made.items()}
+    if grows:
+        ours = made["equal"].ready
+        workload = open_workload(model, instances, ours.networks)
+        found, _ = next(run_all(workload, ours.policy, ours.executor, Clock(*PHASES)))
+        assert found.grown is not None
+        nodes = len(found.grown.result.nodes)
+        distinct = nodes - found.equal_nodes
+    else:
+        networks = open_networks(model, "cell")
+        graph = open_workload(model, instances, networks).graph(0, len(instances))
+        keys = keys_of(networks.network, networks.program.edges)
+        nodes, distinct = len(graph), len(without_equal(graph, keys))
+        contenders["pass"] = partial(without_equal, graph, keys)
     seconds = interleaved(contenders, runs, time.thread_time, warming=1)
     return Row(
-        "from text to outputs",
-        set=name,
-        hidden=size,
-        batch=batch,
-        nodes=len(graph),
-        distinct_share=len(without_equal(graph, keys)) / len(graph),
-        pass_ns=1e9 * seconds["pass"] / len(graph),
-        off_seconds=seconds["off"],
-        equal_times=seconds["off"] / seconds["equal"],
-        usual_times=seconds["off"] / seconds["usual"],
-        hoisted_types=len(hoisted_types(usual)),
-    )
-
-
-def _growing_row(name: str, model: Model, size: int, batch: int, runs: int) -> Row:
-    """The same of a model that grows, which hoists nothing, and keeps no leaves."""
-    modes: tuple[DedupMode, ...] = ("off", "on", "auto")
-    made = {mode: _Runs(model, mode) for mode in modes}
-    seconds = interleaved({mode: made[mode].run for mode in modes}, runs, time.thread_time, warming=1)
-    equal = made["on"].ready
-    workload = open_workload(model, read_instances(model.data, batch), equal.networks)
-    found, _ = next(run_all(workload, equal.policy, equal.executor, Clock(*PHASES)))
-    assert found.grown is not None
-    nodes = len(found.grown.result.nodes)
-    return Row(
-        "growing, from text to outputs",
+        "growing, from text to outputs" if grows else "from text to outputs",
         set=name,
         hidden=size,
         batch=batch,
         nodes=nodes,
-        distinct_share=1 - found.equal_nodes / nodes,
+        distinct_share=distinct / nodes,
+        pass_ns=None if grows else 1e9 * seconds["pass"] / nodes,
         off_seconds=seconds["off"],
-        equal_times=seconds["off"] / seconds["on"],
-        usual_times=seconds["off"] / seconds["auto"],
+        equal_times=seconds["off"] / seconds["equal"],
+        usual_times=seconds["off"] / seconds["usual"],
+        hoisted_types=len(hoisted_types(usual)),
     )
 
 
