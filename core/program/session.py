@@ -312,16 +312,17 @@ class Session:
         for item, number in zip(items, numbers, strict=True):
             if self.runner is not None:
                 raise AbwError("the net is already running: a program cannot run it")
-            engine, recorder = self.engine(), self.recorder
             self.inputs.begin()
-            runner = EagerRunner(engine, recorder.next // recorder.step, self.how.seed, forced)
+            runner = EagerRunner(self.recorder, self.engine(), self._fibers, self.how.seed, forced)
             self._enter(runner)
-            recorder.divert(runner.write)
+            self.recorder.divert(runner.write)
             try:
-                ends += in_arrays([runner.run(function, item, number)], runner.values)
+                task = runner.begin(function, item, number)
+                runner.finish()
+                ends += in_arrays([task.ended], runner.values)
             finally:
                 self.end(None)
-            weighed += runner.log
+            weighed += runner.weighed
         return ends, weighed
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +15,12 @@ from abw.core.exec.reference import attend
 from abw.core.ir.model import Attention
 from abw.core.ir.network import Slot
 from abw.core.program.engines.engine import Engine
-from abw.core.program.recording.asks import Answer, answer, margin
+from abw.core.program.recording.asks import Answer, Ask, margin
+from abw.core.program.recording.recorder import Recorder
 from abw.core.program.recording.segments import TYPE
 from abw.core.program.recording.values import BITS
-from abw.core.program.running.fibers import (
-    Asked,
-    Branches,
-    Done,
-    Failed,
-    GeneratorFiber,
-    Program,
-    run_through,
-)
+from abw.core.program.running.fibers import Fibers
+from abw.core.program.running.runner import BatchRunner
 from abw.core.program.running.task import GONE, KEEP, Log, Path, Task
 
 
@@ -47,28 +39,28 @@ class Weighed:
     margin: float
 
 
-class EagerRunner:
+class EagerRunner(BatchRunner):
     """Runs programs one after the other; computes what a recorder writes at once.
 
-    References go on from earlier runs. `forced`: answers that programs get, whatever is right by the values
-    here; `log` has what is right.
+    `forced`: answers that programs get, whatever is right by the values here; `weighed` has what is right.
     """
 
-    def __init__(self, engine: Engine, first: int, seed: int, forced: Log | None = None) -> None:
-        """`engine` has the network, which may be extended; `first`: the next node's number among all."""
-        self._engine, self._seed, self._forced = engine, seed, forced
+    def __init__(
+        self, recorder: Recorder, engine: Engine, fibers: Fibers, seed: int, forced: Log | None = None
+    ) -> None:
+        """`engine` has the network, which may be extended; nothing is computed by it."""
+        super().__init__(recorder, engine, fibers, seed, {})
         self._wide: list[NDArray[np.float64]] = []
         self._values: dict[int, NDArray[np.float64]] = {}
-        self._next = first * engine.cells.width
-        self._current = Task((0,))
-        self.log: list[Weighed] = []
+        self._next, self._forced = self.base * engine.cells.width, forced
+        self.weighed: list[Weighed] = []
 
     def write(self, words: Iterable[int]) -> None:
         """Compute a node. Errors: AbwError for an operand that is not of this run."""
         number, *handles = words
-        values = self._engine.params.values
+        values = self.engine.params.values
         self._wide += [np.asarray(value, np.float64) for value in values[len(self._wide) :]]
-        net_type = self._engine.cells.types[number & TYPE]
+        net_type = self.engine.cells.types[number & TYPE]
         slots: Iterable[Slot] = net_type.slots
         if net_type.cell is None:
             length, *handles = handles
@@ -76,7 +68,7 @@ class EagerRunner:
         operands = []
         for slot, handle in zip(slots, handles, strict=True):
             try:
-                operands.append(self.value(handle >> BITS))
+                operands.append(self._value(handle >> BITS))
             except LookupError:
                 message = f"input '{slot.name}' of {net_type.name} is a value of an earlier run"
                 raise AbwError(f"{message}, or of another instance: {GONE}", hint=KEEP) from None
@@ -90,67 +82,33 @@ class EagerRunner:
                 found = [getattr(np, str(net_type.reduction))(np.stack(operands, axis=-1), axis=-1)]
         for output, value in enumerate(found):
             self._values[self._next + output] = value
-        self._next += self._engine.cells.width
+        self._next += self.engine.cells.width
 
-    def value(self, reference: int) -> NDArray[np.float64]:
+    def _value(self, reference: int) -> NDArray[np.float64]:
         """The value of a reference. Errors: LookupError for one of an earlier run's nodes."""
         if reference >= 0:
             return self._values[reference]
-        return np.asarray(self._engine.constant(reference), np.float64)
-
-    def run(self, function: Program, item: object, number: int) -> Done | Failed:
-        """Run the program of an instance to its end."""
-        return self._run(Task((number,)), function, item)
-
-    def ask(self, asked: Asked) -> Any:  # noqa: ANN401
-        """Answer a question at once; in a generator, return the object to yield."""
-        if self._current.fiber is not None:
-            return self._current.fiber.wait(asked)
-        return self._answer(asked)
+        return np.asarray(self.engine.constant(reference), np.float64)
 
     def values(self, handles: Sequence[int]) -> Array:
         """The values of handles, all of one shape. Errors: AbwError for one of an earlier run."""
         try:
-            return np.stack([self.value(handle >> BITS) for handle in handles])
+            return np.stack([self._value(handle >> BITS) for handle in handles])
         except LookupError:
             raise AbwError(f"a value of an earlier run was asked for: {GONE}", hint=KEEP) from None
 
-    def _run(self, task: Task, function: Program, item: object) -> Done | Failed:
-        outer, self._current = self._current, task
-        try:
-            if not inspect.isgeneratorfunction(function):
-                return run_through(function, item)
-            task.fiber = fiber = GeneratorFiber(function, item)
-            outcome = fiber.resume(None)
-            while not isinstance(outcome, Done | Failed):
-                try:
-                    found = self._answer(outcome)
-                except Exception as error:
-                    outcome = fiber.throw(error)
-                else:
-                    outcome = fiber.resume(found)
-            return outcome
-        finally:
-            self._current = outer
+    def advance(self) -> None:
+        """Everything is computed."""
+        self._recorder.take()
 
-    def _answer(self, asked: Asked) -> Answer:
-        task = self._current
-        if isinstance(asked, Branches):
-            results = []
-            for branch, item in zip(task.fork(len(asked.items)), asked.items, strict=True):
-                outcome = self._run(branch, asked.function, item)
-                if isinstance(outcome, Failed):
-                    raise outcome.error
-                results.append(outcome.result)
-            return results
-        task.note(asked, self._seed)
-        rows = self.values(asked.handles)
+    def _settled(self, tasks: Sequence[Task], asks: Sequence[Ask]) -> tuple[list[Task], Sequence[Answer]]:
+        """The programs that get answers, and these: see `BatchRunner`."""
         if self._forced is None:
-            found = answer(asked.how, rows, [asked])[0]
-            if isinstance(found, AbwError):
-                raise found
-            return found
-        taken = self._forced[task.path][task.asked][1]
-        task.asked += 1
-        self.log.append(Weighed(task.path, asked.how, rows, taken, *margin(asked.how, rows, asked, taken)))
-        return taken
+            return super()._settled(tasks, asks)
+        found: list[Answer] = []
+        for task, ask in zip(tasks, asks, strict=True):
+            rows, taken = self.values(ask.handles), self._forced[task.path][task.asked][1]
+            task.asked += 1
+            self.weighed.append(Weighed(task.path, ask.how, rows, taken, *margin(ask.how, rows, ask, taken)))
+            found.append(taken)
+        return [*tasks], found
