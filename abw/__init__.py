@@ -19,7 +19,7 @@ _EXPORTED = {
     "abw.core.program.load": ("cells", "library"),
     "abw.core.program.net": ("Net",),
     "abw.core.program.recording.values": ("Value",),
-    "abw.core.program.running.task": ("best", "each"),
+    "abw.core.program.running.runner": ("best", "each"),
     "abw.core.store.reading": ("open_outputs",),
     "abw.core.store.ragged": ("Outputs", "Ragged"),
     "abw.core.train.programs.trainer": ("trainer",),

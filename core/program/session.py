@@ -30,8 +30,8 @@ from abw.core.program.recording.recorder import Recorder
 from abw.core.program.running.eager import EagerRunner, Weighed
 from abw.core.program.running.fibers import Asked, Done, Failed, Fibers, Program, require_program
 from abw.core.program.running.results import in_arrays
-from abw.core.program.running.runner import BatchRunner
-from abw.core.program.running.task import RUNNING, Log, Runner, Task
+from abw.core.program.running.runner import RUNNING, BatchRunner
+from abw.core.program.running.task import Log, Task
 
 # What a node of a program is: an operation; a cell as it is called; a cell, where instances of equal
 # structure share one schedule.
@@ -101,9 +101,9 @@ class Session:
         self._fibers, self.inputs = Fibers(), InputRows(how.dedup)
         # the losses that programs say, while they learn
         self.wanted: list[Wanted] | None = None
-        self.runner: Runner | None = None
+        self.runner: BatchRunner | None = None
         self.last: BatchRunner | None = None
-        self._outer: Runner | None = None
+        self._outer: BatchRunner | None = None
         self._engine: Engine | None = None
         self.recorder = Recorder(width_of(library))
         self.recorder.divert(self.refuse_idle)
@@ -207,7 +207,7 @@ class Session:
         self._enter(runner)
         return runner
 
-    def _enter(self, runner: Runner) -> None:
+    def _enter(self, runner: BatchRunner) -> None:
         self.runner, self._outer, RUNNING.runner = runner, RUNNING.runner, runner
 
     def end(self, runner: BatchRunner | None) -> None:

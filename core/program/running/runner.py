@@ -1,7 +1,8 @@
-"""Runs many programs as one mini-batch, each until it waits for an answer."""
+"""Runs many programs as one mini-batch, each until it waits for an answer; and questions to several values."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, repeat
 from typing import Any, TypeVar
@@ -9,14 +10,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from abw.core.base.errors import AbwError
-from abw.core.exec.interface import Array
+from abw.core.exec.interface import Array, Picked
 from abw.core.graph.graph import Graph
 from abw.core.program.engines.engine import Engine
 from abw.core.program.recording.asks import ARGMAX, NOTED, Answer, Ask, answer, unpacked
 from abw.core.program.recording.machine_code import CLOSED
 from abw.core.program.recording.recorder import ROUNDS, Recorder
 from abw.core.program.recording.segments import OWNER, Ints, MisreadError, Piece, StaleError, joined
-from abw.core.program.recording.values import BITS, KINDS
+from abw.core.program.recording.values import BITS, KINDS, Value, refuse_best
 from abw.core.program.running.fibers import (
     Asked,
     Branches,
@@ -26,6 +27,7 @@ from abw.core.program.running.fibers import (
     Outcome,
     Program,
     Stopped,
+    require_program,
 )
 from abw.core.program.running.task import GONE, KEEP, Log, Task, crew_of
 
@@ -343,3 +345,44 @@ class BatchRunner:
             for i, one in zip(group, answer(some[0].how, rows, some), strict=True):
                 found[i] = one
         return found
+
+
+class Running(threading.local):
+    """The innermost runner of this thread."""
+
+    runner: BatchRunner | None = None
+
+
+RUNNING = Running()
+
+
+def each(function: Program, items: Iterable[Any]) -> list[Any]:
+    """Run a function on each item, all concurrently, as instances are; returns the results in order.
+
+    The program that calls it waits for all of them. In a generator function write `results = yield
+    abw.each(function, items)`. An exception in one of them is raised here when all have ended.
+    Errors: AbwError outside of a program.
+    """
+    runner = RUNNING.runner
+    if runner is None:
+        raise AbwError(
+            "abw.each can be called only in a running program", hint="net.run(function, instances)"
+        )
+    require_program(function)
+    found: list[Any] = runner.ask(Branches(function, tuple(items)))
+    return found
+
+
+def best(k: int, values: Sequence[Value], plus: Sequence[float] | None = None) -> list[Picked]:
+    """Find the k best elements of several values: (value's index, element's index, score), best first.
+
+    An element's score is its log softmax in its value, added to that value's number in `plus`: in beam search
+    the score of the sentence so far. Of equals the first wins. Returns all elements if there are fewer than
+    k.
+    Errors: AbwError for values of several shapes, or none.
+    """
+    try:
+        ask = values[0]._best
+    except (TypeError, LookupError, AttributeError):
+        refuse_best(values)
+    return ask(values, k, [0.0] * len(values) if plus is None else plus)

@@ -1,18 +1,13 @@
-"""A running program, the path that names it, the runner that answers it, and questions to several values."""
+"""A running program, and the path that names it."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from abw.core.base.errors import AbwError
-from abw.core.exec.interface import Array, Picked
 from abw.core.program.recording.asks import Answer, Ask, chance
 from abw.core.program.recording.machine_code import CLOSED
-from abw.core.program.recording.values import Value, refuse_best
-from abw.core.program.running.fibers import Asked, Branches, Done, Failed, Fiber, Program, require_program
+from abw.core.program.running.fibers import Done, Failed, Fiber
 
 # Which program asks: an instance's number; then, for each `each` around it, which `each` of its program that
 # is, and the branch.
@@ -21,25 +16,6 @@ Path = tuple[int, ...]
 Log = dict[Path, list[tuple[Ask, Answer]]]
 GONE = "its memory has been reused"
 KEEP = "return values from the program: they are arrays then, which stay"
-
-
-class Runner(Protocol):
-    """Answers questions while a net runs."""
-
-    def ask(self, asked: Asked, /) -> Any:  # noqa: ANN401
-        """Answer a question; in a generator, return the object to yield."""
-
-    def values(self, handles: Sequence[int], /) -> Array:
-        """The values of handles, all of one shape."""
-
-
-class Running(threading.local):
-    """The innermost runner of this thread."""
-
-    runner: Runner | None = None
-
-
-RUNNING = Running()
 
 
 @dataclass(slots=True)
@@ -95,35 +71,3 @@ def crew_of(tasks: list[Task]) -> Crew:
     ways = {fiber.way for fiber in fibers}
     way = ways.pop() if len(ways) == 1 else CLOSED
     return Crew(tasks, fibers, [fiber.going for fiber in fibers], [task.owner for task in tasks], way)
-
-
-def each(function: Program, items: Iterable[Any]) -> list[Any]:
-    """Run a function on each item, all concurrently, as instances are; returns the results in order.
-
-    The program that calls it waits for all of them. In a generator function write `results = yield
-    abw.each(function, items)`. An exception in one of them is raised here when all have ended.
-    Errors: AbwError outside of a program.
-    """
-    runner = RUNNING.runner
-    if runner is None:
-        raise AbwError(
-            "abw.each can be called only in a running program", hint="net.run(function, instances)"
-        )
-    require_program(function)
-    found: list[Any] = runner.ask(Branches(function, tuple(items)))
-    return found
-
-
-def best(k: int, values: Sequence[Value], plus: Sequence[float] | None = None) -> list[Picked]:
-    """Find the k best elements of several values: (value's index, element's index, score), best first.
-
-    An element's score is its log softmax in its value, added to that value's number in `plus`: in beam search
-    the score of the sentence so far. Of equals the first wins. Returns all elements if there are fewer than
-    k.
-    Errors: AbwError for values of several shapes, or none.
-    """
-    try:
-        ask = values[0]._best
-    except (TypeError, LookupError, AttributeError):
-        refuse_best(values)
-    return ask(values, k, [0.0] * len(values) if plus is None else plus)
