@@ -32,7 +32,7 @@ BUDGETS = {
     "core/jit": (965, 5_920),
     "core/plan": (1_320, 10_550),
     "core/policy": (5_155, 38_700),
-    "core/program": (5_315, 34_350),
+    "core/program": (5_265, 34_050),
     "core/run": (9_130, 76_500),  # one pass: growing models, runs and their observers, tokens
     "core/scale": (1_050, 7_500),
     "core/script": (985, 7_050),

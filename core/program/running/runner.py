@@ -1,4 +1,4 @@
-"""Runs many programs as one mini-batch, each until it waits for an answer; and questions to several values."""
+"""Runs many programs as one mini-batch, each until it waits for an answer; questions to several values."""
 
 from __future__ import annotations
 
