@@ -25,7 +25,7 @@ from abw.core.policy.registry import CHOSEN, LEARNED, get_policy
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.policy.schedule import Policy
 from abw.core.run.dedup import DedupMode
-from abw.core.run.learning import Asked, choose_from, launch_seconds, phase_seconds, train
+from abw.core.run.learning import Asked, choose_from, train
 from abw.core.run.minibatches import MiniBatch, planned
 from abw.core.run.options import PRESETS, Preset
 from abw.core.run.parallel import Part, PartRunner
@@ -172,9 +172,7 @@ def ready(
 
 def learned_policy(model: Model, networks: Networks, how: Preset) -> Policy:
     """A policy learned from the first instances of a model's data, as `abw run` learns it."""
-    launch = launch_seconds(networks.network, how.executor)
-    phase = phase_seconds(how.executor)
-    asked = Asked(how.policy, how.encoding, batch=model.data.batch, launch=launch, phase=phase)
+    asked = Asked(how.policy, how.encoding, batch=model.data.batch).on(networks.network, how.executor)
     workload = open_workload(model, read_instances(model.data, asked.instances), networks)
 
     def dags(first: int, last: int) -> Dag:

@@ -32,7 +32,7 @@ from abw.core.plan.plan import Plan, plan
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Policy, Schedule
 from abw.core.policy.user_policy import Validated, checked
-from abw.core.run.learning import Asked, Choice, launch_seconds, phase_seconds, policy_of
+from abw.core.run.learning import Asked, Choice, policy_of
 from abw.core.run.onepass.onepass import Passes
 from abw.core.run.parallel import PHASES, Part, PartRunner
 from abw.core.run.streaming import read_ahead
@@ -440,9 +440,8 @@ class LoadedModel:
 
     def _named(self, name: str) -> Policy:
         """A policy by its name: a rule, or learned, from disk or from the spec's data."""
-        launch = launch_seconds(self._networks.network, self.executor.name)
-        phase = phase_seconds(self.executor.name)
-        asked = Asked(name, self._encoding, self._seed, self.spec.data.batch, launch, phase=phase)
+        asked = Asked(name, self._encoding, self._seed, self.spec.data.batch)
+        asked = asked.on(self._networks.network, self.executor.name)
         return policy_of(self._networks, asked, lambda: self._sampled(asked.instances), Quiet())
 
     def _sampled(self, count: int) -> tuple[Workload, int]:

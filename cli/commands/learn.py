@@ -47,7 +47,7 @@ def learn(
     on unseen instances.
     """
     overrides = changes.overrides()
-    from abw.core.run.learning import Asked, launch_seconds, learn_policy, phase_seconds, steps_at_most
+    from abw.core.run.learning import Asked, learn_policy, steps_at_most
     from abw.core.run.workload import (
         grows_at_random,
         open_model,
@@ -63,10 +63,8 @@ def learn(
         learning.encoding or "best",
         changes.seed or 0,
         model.data.batch,
-        launch_seconds(networks.network, learning.executor),
-        learning.train_limit,
-        phase_seconds(learning.executor),
-    )
+        limit=learning.train_limit,
+    ).on(networks.network, learning.executor)
     executor_of_rounds = usual_executor(model, networks, asked.seed) if model.growth else None
     workload, used = open_sample(model, networks, asked.instances, executor=executor_of_rounds)
     with output.progress() as progress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -126,24 +126,15 @@ class Asked:
         held = min(max(8 * TRAIN_LIMIT, 4 * self.batch), 16 * TRAIN_LIMIT) if self.name == CHOSEN else 0
         return self.limit or TRAIN_LIMIT + held
 
-
-def launch_seconds(network: Network, executor: str) -> float:
-    """About what a batch takes besides its rows, the mean of the types."""
-    if executor not in LAUNCH or not network.types:
-        return 0.0
-    cost, many = LAUNCH[executor], len(network.types)
-    operations = sum(len(t.cell.ops) if t.cell else 1 for t in network.types) / many
-    return cost.batch + operations * cost.operation + sum(weight_bytes(network)) / many / cost.reading
-
-
-def phase_seconds(executor: str) -> float:
-    """About what a phase takes besides its batches."""
-    return LAUNCH[executor].phase if executor in LAUNCH else 0.0
-
-
-def weight_bytes(network: Network) -> list[int]:
-    """The bytes of each type's weights."""
-    return [4 * sum(math.prod(network.params[p].shape) for p in t.params) for t in network.types]
+    def on(self, network: Network, executor: str) -> Asked:
+        """The same where batches cost what they do on an executor, the mean of the network's types."""
+        if executor not in LAUNCH:
+            return self
+        cost, many = LAUNCH[executor], max(1, len(network.types))
+        operations = sum(len(t.cell.ops) if t.cell else 1 for t in network.types) / many
+        read = [4 * math.prod(network.params[p].shape) for t in network.types for p in t.params]
+        launch = cost.batch + operations * cost.operation + sum(read) / many / cost.reading
+        return replace(self, launch=launch if network.types else 0.0, phase=cost.phase)
 
 
 @dataclass(frozen=True, slots=True)

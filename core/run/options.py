@@ -18,7 +18,7 @@ from abw.core.ir.network import Granularity, LayoutName
 from abw.core.policy.registry import CHOSEN
 from abw.core.run.dedup import DedupMode
 from abw.core.run.hoisting import hoisted_types
-from abw.core.run.learning import Asked, Choice, launch_seconds, phase_seconds
+from abw.core.run.learning import Asked, Choice
 from abw.core.run.workload import Networks, open_networks
 from abw.core.spec.load import Overrides
 from abw.core.store.outputs import STDOUT, require_suffix
@@ -195,9 +195,8 @@ class RunOptions(CommonOptions):
 
     def asked(self, model: Model, networks: Networks) -> Asked:
         """The policy that these options request."""
-        launch = launch_seconds(networks.network, self.executor)
-        batch, phase = model.data.batch, phase_seconds(self.executor)
-        return Asked(self.policy, self.encoding, self.seed, batch, launch, self.train_limit, phase)
+        asked = Asked(self.policy, self.encoding, self.seed, model.data.batch, limit=self.train_limit)
+        return asked.on(networks.network, self.executor)
 
     def cut(self, model: Model, overrides: Overrides, what: str = "--shard") -> Cut:
         """How the option `what` cuts this run into shards. Errors: AbwError if it cannot be cut."""

@@ -36,7 +36,7 @@ from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy
 from abw.core.run.dedup import DedupMode
 from abw.core.run.hoisting import hoist_where_it_pays, hoisted_types, may_hoist
-from abw.core.run.learning import Asked, kept_policy, launch_seconds
+from abw.core.run.learning import Asked, kept_policy
 from abw.core.run.minibatches import TOGETHER
 from abw.core.run.observing.footprint import Footprint, footprint, forecast, grown_footprint, numbers_of
 from abw.core.run.onepass.onepass import refusal, texts_refusal
@@ -99,7 +99,7 @@ def inspect(
         model = hoist_where_it_pays(model, lambda: (instances, min(len(instances), model.data.batch)))
     networks = open_networks(model, granularity, dedup=dedup, leaves=True)
     workload = open_workload(model, instances, networks)
-    asked = Asked(policy or CHOSEN, batch=model.data.batch, launch=launch_seconds(workload.network, "cpu"))
+    asked = Asked(policy or CHOSEN, batch=model.data.batch).on(workload.network, "cpu")
     kept = kept_policy(networks, asked)
     named = kept.policy if kept else get_policy(asked.name) if policy else Critical()
     found = _scheduled(workload, named if policy else None)

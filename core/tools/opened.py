@@ -14,7 +14,7 @@ from abw.core.ir.network import Granularity
 from abw.core.policy.schedule import Schedule
 from abw.core.run.dedup import DedupMode
 from abw.core.run.hoisting import hoist_where_it_pays, may_hoist
-from abw.core.run.learning import Asked, Choice, Learned, chosen_policy, kept_policy, launch_seconds
+from abw.core.run.learning import Asked, Choice, Learned, chosen_policy, kept_policy
 from abw.core.run.workload import Workload, load_workload, open_model, read_instances
 from abw.core.spec.load import Overrides
 from abw.core.store.runs import in_range
@@ -53,7 +53,7 @@ def open_batch(
         model = hoist_where_it_pays(model, lambda: _first_instances(model))
     workload = load_workload(model, granularity, dedup=dedup, seed=seed)
     windows = list(workload.windows())
-    asked = Asked(policy, encoding, seed, model.data.batch, launch_seconds(workload.network, "cpu"))
+    asked = Asked(policy, encoding, seed, model.data.batch).on(workload.network, "cpu")
     kept = kept_policy(workload.networks, asked)
     chosen, learned = chosen_policy(kept, workload, asked, progress=progress or Quiet())
     first, last = windows[in_range(number, len(windows))]

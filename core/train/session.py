@@ -22,12 +22,11 @@ from abw.core.data.instances import Instances
 from abw.core.data.tensors import words_in
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.ir.model import Model
-from abw.core.policy.schedule import Policy
 from abw.core.run.dedup import DedupMode
-from abw.core.run.learning import Asked, launch_seconds, phase_seconds, policy_of
+from abw.core.run.learning import Asked, policy_of
 from abw.core.run.observing.footprint import require_weights
 from abw.core.run.run import versions
-from abw.core.run.workload import Networks, open_model, open_networks, open_workload, read_instances
+from abw.core.run.workload import Networks, Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 from abw.core.store.folders import begin_folder, discard, held, number_of
 from abw.core.store.trainings import ABOUT, BEST, CURVE, SCHEMA_VERSION, find_training, training_folder
@@ -133,25 +132,17 @@ def begin(spec: Path, overrides: Overrides, options: TrainOptions) -> Begun:
     require_weights(model, (4 + kept, 2 + kept), " with gradients and what the optimiser keeps")
     trained = load_weights(model)
     params = make_params(networks.cells, trained, options.seed)
-    policy = _policy(model, networks, opened.instances, options, training.batch)
+    asked = Asked(options.policy, seed=options.seed, batch=training.batch)
+
+    def sample() -> tuple[Workload, int]:
+        return open_workload(model, opened.instances, networks), len(opened.instances)
+
+    policy = policy_of(networks, asked.on(networks.network, options.executor), sample, Quiet())
     learner = Learner(model, networks, params, policy, options.executor, options.threads, options.seed)
     if trained is None:
         initialise(networks.cells, learner.params, training.inits, options.seed)
         learner.passes.changed()
     return Begun(learner, opened.instances, opened.dev, opened.words, user)
-
-
-def _policy(
-    model: Model, networks: Networks, instances: Instances, options: TrainOptions, batch: int
-) -> Policy:
-    """The policy asked for; one that is learned is learned from the first instances, or was once."""
-    launch = launch_seconds(networks.network, options.executor)
-    asked = Asked(
-        options.policy, seed=options.seed, batch=batch, launch=launch, phase=phase_seconds(options.executor)
-    )
-    return policy_of(
-        networks, asked, lambda: (open_workload(model, instances, networks), len(instances)), Quiet()
-    )
 
 
 def train(

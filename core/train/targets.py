@@ -211,11 +211,8 @@ def loss_of(kind: LossKind, values: Floats, target: NDArray[Any], weight: Floats
     """
     if kind == "cross-entropy":
         return float(_cross_entropy(values, target, weight, gradient, np.empty(values.shape[1])))
-    if kind == "binary":
-        return float(_binary(values, target, weight, gradient))
-    if kind == "q-error":
-        return float(_q_error(values, target, weight, gradient))
-    return float(_squared(values, target, weight, gradient))
+    of = {"binary": _binary, "q-error": _q_error}.get(kind, _squared)
+    return float(of(values, target, weight, gradient))
 
 
 @njit
