@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, InstanceError
-from abw.core.base.progress import Clock, Progress
+from abw.core.base.progress import Progress
 from abw.core.exec.interface import Executor, TooLargeError
 from abw.core.graph.graph import Graph
 from abw.core.plan.plan import Plan, plan
@@ -102,9 +102,8 @@ def try_growing(
     for size in (1 << k for k in range(LARGEST.bit_length()) if 1 << k <= len(workload.instances)):
         data = replace(workload.model.data, batch=size)
         sized = replace(workload, model=replace(workload.model, data=data))
-        phases = Clock("construct", "schedule", "plan", "execute")
         count, most, fits, begun = 0, 0, True, clock()
-        for batch, _ in islice(run_all(sized, policy, executor, phases, leave_out), WINDOWS):
+        for batch, _ in islice(run_all(sized, policy, executor, leave_out=leave_out), WINDOWS):
             count += batch.last - batch.first
             most = max(most, _with_room(footprint_of(batch)))
             fits &= not batch.piece

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from abw.core.base.errors import AbwError, InstanceError
 from abw.core.base.parallel import ahead
-from abw.core.base.progress import Clock, Times, uncounted
+from abw.core.base.progress import Times, uncounted
 from abw.core.exec.interface import Executor, Result, TooLargeError
 from abw.core.graph.dag import Dag
 from abw.core.graph.equal.leaves import StaleLeavesError, with_fresh
@@ -172,7 +172,7 @@ def run_all(
     workload: Workload,
     policy: Policy,
     executor: Executor,
-    clock: Clock,
+    clock: Times = uncounted,
     leave_out: Callable[[InstanceError], None] | None = None,
     *,
     keep_all: bool = False,
@@ -205,7 +205,7 @@ def _grown(
     workload: Workload,
     policy: Policy,
     executor: Executor,
-    clock: Clock,
+    clock: Times,
     first: int,
     last: int,
     window: int,
@@ -301,7 +301,7 @@ def bundles(
 
 
 def in_pieces(
-    made: Callable[[int, int, int], MiniBatch], executor: Executor, clock: Clock, batch: MiniBatch
+    made: Callable[[int, int, int], MiniBatch], executor: Executor, clock: Times, batch: MiniBatch
 ) -> Iterator[tuple[MiniBatch, Result]]:
     """Run a mini-batch, as halves planned anew if it does not fit the executor's memory.
 
@@ -343,6 +343,5 @@ def history_again(model: Model, first: int, last: int, seed: int = 0) -> History
     workload = open_workload(model, read_instances(model.data, last - first, first), networks)
     if workload.growing is None:
         return None
-    executor, clock = usual_executor(model, networks, seed), Clock("construct", "schedule", "plan", "execute")
-    batch, result = next(run_all(workload, Critical(), executor, clock))
+    batch, result = next(run_all(workload, Critical(), usual_executor(model, networks, seed)))
     return history_of(workload, batch, result)

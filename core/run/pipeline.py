@@ -290,8 +290,7 @@ def _warm_up(sample: Workload, instances: int, executor: Executor, beside: Besid
         result.values(refs.reference)
     if sample.model.growth:  # the sample has grown already; outputs of growing instances are read otherwise
         seeds = open_seeds(sample.model, sample.networks, instances, skip_bad=True)
-        clock = Clock("construct", "schedule", "plan", "execute")
-        for grown, found in run_all(seeds, Depth(), executor, clock, lambda _: None):
+        for grown, found in run_all(seeds, Depth(), executor, leave_out=lambda _: None):
             columns_of(seeds, grown, found)
             break
     beside.wait(BOUND)

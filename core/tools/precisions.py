@@ -97,9 +97,8 @@ def _seconds(workload: Workload, executor: Executor) -> float:
 
 def _outputs(workload: Workload, executor: Executor, outputs: Sequence[Output]) -> list[Ragged]:
     """All outputs of all instances."""
-    clock = Clock("construct", "schedule", "plan", "execute")
     parts: list[list[Column]] = [[] for _ in outputs]
-    for batch, result in run_all(workload, Sufficient(), executor, clock):
+    for batch, result in run_all(workload, Sufficient(), executor):
         for part, column in zip(parts, columns_of(workload, batch, result), strict=True):
             # what is read is a view of memory that the next mini-batch takes
             part.append(replace(column, values=column.values.copy()))

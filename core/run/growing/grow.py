@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import InstanceError
-from abw.core.base.progress import Clock
+from abw.core.base.progress import Times, uncounted
 from abw.core.data.instances import Instances, Ints
 from abw.core.data.vertices import Order, finished
 from abw.core.exec.interface import Array, Computed, Executor, Result
@@ -56,7 +56,7 @@ def grow(
     batched: Batched,
     first: int,
     last: int,
-    clock: Clock | None = None,
+    clock: Times = uncounted,
     equal: Deduplicator | None = None,
 ) -> Grown:
     """Grow instances `first` to `last` (exclusive) as one mini-batch.
@@ -66,7 +66,6 @@ def grow(
     an input, or a score is not a number; TooLargeError. Cost beside the kernels: under 1 us a round where the
     executor has rounds of its own, else some 300.
     """
-    clock = clock or Clock("construct", "schedule", "plan", "execute")
     looking = equal if equal is not None and equal.begin() else None
     of = binding, growing, executor, batched, first, last, clock, looking
     rounds = executor.rounds(growing.growth_model)
@@ -99,7 +98,7 @@ class _Growing:
         batched: Batched,
         first: int,
         last: int,
-        clock: Clock,
+        clock: Times,
         equal: Deduplicator | None,
         room: int = 0,
     ) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from abw.core.base.memory import available_memory, require_memory
-from abw.core.base.progress import Clock
 from abw.core.cell.normal import size_of
 from abw.core.exec.cpu.quantized import narrow_of
 from abw.core.exec.cpu.target import get_target
@@ -238,8 +237,7 @@ class PlanCache:
             return
         kept: list[MiniBatch] = []
         left = self.most
-        clock = Clock("construct", "schedule", "plan", "execute")
-        for batch, result in run_all(self.workload, self.policy, executor, clock):
+        for batch, result in run_all(self.workload, self.policy, executor):
             left -= footprint_of(batch).graph
             self.keeps = self.keeps and left >= 0 and batch.grown is None
             if self.keeps:
