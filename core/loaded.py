@@ -261,7 +261,7 @@ class LoadedModel:
             chosen = self._ready()
         else:
             chosen = self._named(policy) if isinstance(policy, str) else Validated(policy)
-        return self._networks.launched(graph, chosen.schedule(self._networks.seen(graph)))
+        return self._networks.scheduled(chosen, graph)
 
     def plan(self, graph: Graph, schedule: Schedule | None = None) -> Plan:
         """Plan the memory of a schedule, by default the model's own. Errors: AbwError for a wrong one."""

@@ -213,12 +213,8 @@ def _grown(
     """Grow instances `first` to `last` (exclusive). Errors: InstanceError, TooLargeError."""
     assert workload.growing is not None
     networks = workload.networks
-
-    def batched(graph: Graph) -> Schedule:
-        return networks.launched(graph, policy.schedule(networks.seen(graph)))
-
-    of = workload.binding, workload.growing, executor, batched, first, last, clock
-    return MiniBatch(window, first, last, grow(*of, networks.equal))
+    of = workload.binding, workload.growing, executor, partial(networks.scheduled, policy)
+    return MiniBatch(window, first, last, grow(*of, first, last, clock, networks.equal))
 
 
 def each_window(

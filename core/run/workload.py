@@ -41,7 +41,7 @@ from abw.core.ir.network import Granularity, LayoutName, Network
 from abw.core.ir.phases import phases_of
 from abw.core.policy.launches import by_type
 from abw.core.policy.rules.critical import Critical
-from abw.core.policy.schedule import Schedule
+from abw.core.policy.schedule import Policy, Schedule
 from abw.core.run.dedup import LEAST_NODES, Deduplicator, DedupMode
 from abw.core.run.growing.grow import grow
 from abw.core.spec.load import Overrides, load_model
@@ -85,6 +85,10 @@ class Networks:
     def seen(self, graph: Graph) -> Dag:
         """The dag of a graph as policies see it."""
         return self.groups.apply(graph.dag) if self.groups else graph.dag
+
+    def scheduled(self, policy: Policy, graph: Graph) -> Schedule:
+        """The schedule of a graph by a policy, as it is executed."""
+        return self.launched(graph, policy.schedule(self.seen(graph)))
 
     def launched(self, graph: Graph, schedule: Schedule) -> Schedule:
         """Convert a policy's schedule to one of the graph, in which batches of groups become launches."""
@@ -272,12 +276,9 @@ def whole(
         return workload
     model, networks = workload.model, workload.networks
     executor = executor or usual_executor(model, networks, seed)
-
-    def batched(graph: Graph) -> Schedule:
-        return Critical().schedule(graph.dag)
-
     last = len(workload.instances) if count is None else count
-    grown = grow(workload.binding, workload.growing, executor, batched, 0, last)
+    of = workload.binding, workload.growing, executor
+    grown = grow(*of, lambda graph: Critical().schedule(graph.dag), 0, last)
     return open_workload(model, grown.instances, networks)
 
 

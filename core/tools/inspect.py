@@ -189,7 +189,7 @@ def _scheduled(workload: Workload, policy: Policy | None) -> _Graphs:
 def _footprint(workload: Workload, graph: Graph, policy: Policy) -> Footprint:
     """What a mini-batch takes in `abw run`, batched by a policy and, if it grows, grown as far as it may."""
     networks = workload.networks
-    schedule = networks.launched(graph, policy.schedule(networks.seen(graph)))
+    schedule = networks.scheduled(policy, graph)
     planned = plan(graph, shared_out(graph, schedule, usable_cores()), outputs_to_keep(graph))
     return footprint(planned) if workload.growing is None else _grown(workload, planned)
 

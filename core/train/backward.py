@@ -166,7 +166,7 @@ def passes_of(
     arrange: Callable[[Graph, Schedule], Schedule] = lambda _, schedule: schedule,
 ) -> Passes:
     """A mini-batch's graph planned forward and backward; `arrange` as that of `Executor`."""
-    schedule = networks.launched(graph, policy.schedule(networks.seen(graph)))
+    schedule = networks.scheduled(policy, graph)
     gradients = {name: _zeros(training.source, graph, name) for name in training.losses}
     made = training_graph(training, graph, gradients)
     arranged = arrange(made.graph, training_schedule(made, schedule))

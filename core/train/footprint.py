@@ -150,8 +150,8 @@ def _dev_bytes(opened: Opened) -> int:
     start = workload.instances.start
     first, last = max(workload.windows(), key=lambda window: int(start[window[1]] - start[window[0]]))
     graph = workload.graph(first, last)
-    schedule = get_policy("sufficient").schedule(opened.networks.seen(graph))
-    planned = plan(graph, opened.networks.launched(graph, schedule), outputs_to_keep(graph))
+    schedule = opened.networks.scheduled(get_policy("sufficient"), graph)
+    planned = plan(graph, schedule, outputs_to_keep(graph))
     needed, vertices = footprint(planned), len(opened.dev.kind)
     kept = needed.graph * vertices // max(1, int(start[last] - start[first]))
     packed = sum(packed_bytes(workload.network).values())
