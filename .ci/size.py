@@ -27,7 +27,7 @@ BUDGETS = {
     "core/data": (6_930, 54_100),  # JSON eight bytes at once
     "core/exec": (15_300, 121_600),
     "core/grad": (2_050, 17_600),
-    "core/graph": (7_000, 59_260),
+    "core/graph": (7_020, 59_400),
     "core/ir": (2_495, 15_900),
     "core/jit": (950, 5_850),
     "core/plan": (1_320, 10_550),

@@ -28,8 +28,8 @@ from abw.core.graph.equal.dedup import dedup
 from abw.core.graph.graph import Graph, Nodes
 from abw.core.graph.growing.batch import Batch, GrowthData, encoded
 from abw.core.graph.growing.finished import finished_nodes, noted
+from abw.core.graph.growing.history.picks import Picks, picks_of
 from abw.core.graph.growing.names import ORIGIN, ROUND, NodeColumn, ValueColumn
-from abw.core.graph.growing.picks import Picks, picks_of
 from abw.core.graph.growing.rounds import Round
 from abw.core.graph.growing.rounds import Rounds as HostRounds
 from abw.core.graph.growing.share import Share

@@ -11,7 +11,7 @@ from abw.core.data.vertices import Columns, Order
 from abw.core.exec.interface import Result
 from abw.core.graph.graph import Graph
 from abw.core.graph.growing.history.history import Ended
-from abw.core.graph.growing.picks import Picks
+from abw.core.graph.growing.history.picks import Picks
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.schedule import Schedule
 

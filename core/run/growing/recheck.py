@@ -15,8 +15,8 @@ from abw.core.graph.growing.batch import GrowthData
 from abw.core.graph.growing.beam import continuations, log_shares, ranked
 from abw.core.graph.growing.decide import Bools, Chances, Read, ScoreError, allowed, decide, masked, shares
 from abw.core.graph.growing.finished import nodes_on
+from abw.core.graph.growing.history.picks import Picks
 from abw.core.graph.growing.model import GrowthModel
-from abw.core.graph.growing.picks import Picks
 from abw.core.ir.growth import Decision
 
 

@@ -16,9 +16,9 @@ from abw.core.graph.graph import Graph, Nodes
 from abw.core.graph.growing.decide import Read, Scores
 from abw.core.graph.growing.finished import nodes_on
 from abw.core.graph.growing.history.margins import Margins, beam_margins, margins, together
+from abw.core.graph.growing.history.picks import Picks
 from abw.core.graph.growing.model import GrowthModel
 from abw.core.graph.growing.names import ROUND
-from abw.core.graph.growing.picks import Picks
 from abw.core.ir.growth import Decision
 from abw.core.ir.model import Model
 

@@ -12,7 +12,7 @@ from abw.core.data.instances import Ints
 from abw.core.data.vertices import Columns
 from abw.core.graph.growing.beam import log_shares
 from abw.core.graph.growing.decide import Read, Scores, masked, relative
-from abw.core.graph.growing.picks import Picks
+from abw.core.graph.growing.history.picks import Picks
 from abw.core.ir.growth import Decision
 
 Floats = NDArray[np.float64]

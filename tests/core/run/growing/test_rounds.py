@@ -16,7 +16,7 @@ from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.rounds import rounds
 from abw.core.exec.params import Params, init_params
 from abw.core.graph.growing.bytecode import Bytecode, program_of
-from abw.core.graph.growing.picks import Picks
+from abw.core.graph.growing.history.picks import Picks
 from abw.core.policy.check import check_schedule
 from abw.core.run.growing.grown import Grown
 from abw.core.run.workload import Workload
