@@ -59,7 +59,7 @@ class Fingerprint:
         self._parameters = list(model.parameters())
         self._hooks = [getattr(module, hooks) for module in self._modules for hooks in HOOKS]
         self._tensors: list[torch.Tensor] = []
-        self._held: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._now: list[dict[str, Any]] = []
         for module in self._modules:
             own = module._parameters.items()
             self.structure.append((id(module), type(module), [(n, id(p)) for n, p in own]))
@@ -69,10 +69,9 @@ class Fingerprint:
                 elif isinstance(value, torch.Tensor):
                     self._tensors.append(value)
                     self.settings.append((key, id(value), value._version))
-            parts = module.__dict__, module._parameters, module._modules
-            self._held += [(part, part.copy()) for part in parts]
+            self._now += [module.__dict__, module._parameters, module._modules]
         self.structure += [len(hooks) for hooks in self._hooks]
-        self._looks = self._look()
+        self._was, self._looks = [part.copy() for part in self._now], self._look()
         self.structure += self._looks[0]
 
     def _look(self) -> tuple[Any, ...]:
@@ -82,17 +81,23 @@ class Fingerprint:
 
     def holds(self) -> bool:
         """Whether nothing seems changed, by a quick check: some 2 us a module, a tenth of a new one."""
-        return all(_alike(part, held) for part, held in self._held) and self._look() == self._looks
+        return (_equal(self._now, self._was) or all(map(_alike, self._now, self._was))) and (
+            self._look() == self._looks
+        )
 
 
 def _alike(part: dict[str, Any], held: dict[str, Any]) -> bool:
     """Whether attributes are what they were, but for lists and other objects, which models may replace."""
+    return _equal(part, held) or (
+        part.keys() == held.keys() and all(_unchanged(part[key], was) for key, was in held.items())
+    )
+
+
+def _equal(now: Any, was: Any) -> bool:
     try:
-        if part == held:
-            return True
+        return bool(now == was)
     except (RuntimeError, ValueError, TypeError):  # tensors and arrays are compared element by element
-        pass
-    return part.keys() == held.keys() and all(_unchanged(part[key], was) for key, was in held.items())
+        return False
 
 
 def _unchanged(now: Any, was: Any) -> bool:

@@ -117,9 +117,9 @@ class Cells(CellLibrary):
         """Make a tensor of the instance a value. Errors: CannotTrace."""
         held, version = self._given.get(id(tensor)), version_of(tensor)
         if held is not None:
-            if held[2] != version:
+            if held[1] != version:
                 raise CannotTrace("a tensor is written in place after it was computed with")
-            return held[1]
+            return held[2]
         if tensor.dtype is not torch.float32 or tensor.is_cuda:
             raise CannotTrace(f"a tensor of {tensor.dtype} on {tensor.device}: float32 on the CPU is wanted")
         shape = tensor.shape
@@ -129,9 +129,8 @@ class Cells(CellLibrary):
             known = self._brought[shape] = cls, self._inputs[cls._size]
         cls, constant = known
         found = cls()
-        row = self.session.inputs.later(constant, (tensor, version))
-        found.ref = ((-1 - constant.first - row) << BITS) + cls.kind_
-        self._given[id(tensor)] = (tensor, found, version)
+        held = self._given[id(tensor)] = tensor, version, found
+        found.ref = ((-1 - constant.first - self.session.inputs.later(constant, held)) << BITS) + cls.kind_
         return found
 
     def one_hot(self, n: int, i: int) -> torch.Tensor:
@@ -162,6 +161,8 @@ class Cells(CellLibrary):
         if not self.writes:
             self.writes = True
             self.elements.clear()
+            for region in self.regions:  # written without a word of what is shared
+                region.forget()
             raise RestartError
         if isinstance(target, Concat):
             self.write(target.value(), made)

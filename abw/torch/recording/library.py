@@ -33,12 +33,12 @@ _NUMBERS = count(1 << 11)  # beyond those of `abw.cells`
 
 def _stacked(rows: Sequence[Any]) -> Any:
     """Stack tensors of one size."""
-    if any(version_of(row) != version for row, version in rows):
+    if any(version_of(row) != version for row, version, _ in rows):
         raise AbwError(
             "a tensor of an instance is written in place after it has been used",
             hint="write to a copy: x.clone()",
         )
-    tensors = [row for row, _ in rows]
+    tensors = [row for row, *_ in rows]
     try:
         return torch.stack(tensors).detach().numpy()
     except RuntimeError:  # of several shapes

@@ -59,7 +59,7 @@ class Region:
             return self._alone(args)
         try:
             if self.kinds.settle(args):
-                self._forget()
+                self.forget()
             flat: list[Any] = []
             key = self._key(args, flat)
             found, classes = self._variants.get(key), tuple(map(type, args))
@@ -94,7 +94,7 @@ class Region:
             return [r if type(r) is type(rows[0]) else self.cells.view_as(r, type(rows[0])) for r in rows]
         return rows
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Forget what was written: arguments are taken in another way now."""
         self._variants.clear()
         self._fast.clear()
@@ -144,12 +144,12 @@ class Region:
                 if not more:
                     return self._fail(error)
                 self.kinds.fixed |= more
-                self._forget()
+                self.forget()
             except NeedsConstant as error:
                 if self._blame is not None:
                     self._blame(self, "structural", [error.path], error)
                 self.kinds.constants.add(error.path)
-                self._forget()
+                self.forget()
             except (RestartError, StructuralError):
                 raise
             except AbwError:

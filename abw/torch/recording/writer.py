@@ -99,6 +99,8 @@ class _Writer:
 
     def _shared(self) -> None:
         """Say of which results others have the memory, too: arguments, or other results."""
+        if not self.cells.writes:
+            return
         roots = [_root(output) for output in self.outputs]
         held = self.name.keys() - {v for v, leaf in enumerate(self.trace.leaves) if leaf.kind == "param"}
         given = {v for v in held if v < FIRST}

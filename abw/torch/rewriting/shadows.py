@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import copy
 import inspect
 import operator
 from collections.abc import Callable
@@ -72,7 +71,7 @@ class Shadow:
         made: Any = object.__new__(self.type)
         made.__dict__.update(self._fields)
         for name in self._copied:
-            made.__dict__[name] = copy.copy(self._fields[name])
+            made.__dict__[name] = self._fields[name].copy()
         for name, child in self._children:
             made.__dict__[name] = child.make()
         if not self.stateful:
