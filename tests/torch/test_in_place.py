@@ -171,6 +171,22 @@ def unbound_written(self: Any, x: Any) -> Any:
     return s.sum(0)
 
 
+def listed_then_written(self: Any, x: Any) -> Any:
+    rows = [self.l(x * i) for i in range(ROWS)]
+    s = torch.stack(rows)
+    for _ in range(1):
+        s += 1
+    return s.sum(0) + rows[0]
+
+
+def list_written_after(self: Any, x: Any) -> Any:
+    rows = [self.l(x * i) for i in range(ROWS)]
+    s = torch.stack(rows)
+    for h in rows:
+        h += 1
+    return s.sum(0)
+
+
 def instance_written(self: Any, x: Any) -> Any:
     x += 1
     return self.l(x)
@@ -181,7 +197,18 @@ RIGHT = [
     rows_listed, clone_of_rows, clone, whole_stack, joined_then_written, stacked_then_written, zeros_apart,
     helper_writes,
 ]  # fmt: skip
-REFUSED = [element_written, view_then_written, part_written, unbound_written, instance_written]
+REFUSED = [
+    element_written, view_then_written, part_written, unbound_written, instance_written, listed_then_written,
+    list_written_after,
+]  # fmt: skip
+# Views of a vector or matrix of 4 numbers.
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "t": lambda v: v.t(), "chunk": lambda v: v.chunk(2)[1], "part": lambda v: v[1:2], "row": lambda v: v[-1],
+    "unbind": lambda v: v.unbind()[0], "view": lambda v: v.view(-1), "reshape": lambda v: v.reshape(1, 4),
+    "select": lambda v: v.select(0, 1), "expand": lambda v: v.expand(3, *v.shape), "all": lambda v: v[...],
+    "new axis": lambda v: v[None], "turned": lambda v: v.unsqueeze(0).movedim(0, 1),
+    "clone": lambda v: v.clone(), "copy": lambda v: v * 1, "kept": lambda v: v.contiguous(),
+}  # fmt: skip
 
 
 def made(forward: Callable[..., Any]) -> tuple[Any, list[Any]]:
@@ -204,6 +231,37 @@ def test_what_others_would_see_is_refused(forward: Callable[..., Any]) -> None:
     model, instances = made(forward)
     with torch.no_grad(), pytest.raises(AbwError, match="in place"):
         batch(model)(instances)
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+@pytest.mark.parametrize("base", [False, True])
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_or_what_it_is_of_is_written(name: str, base: bool, matrix: bool) -> None:
+    def forward(self: Any, x: Any) -> Any:
+        a = torch.tanh(self.l(x))
+        s = a.view(2, 2) if matrix else a
+        for view in (VIEWS[name],):
+            v = view(s)
+        w = torch.tanh(a)
+        for _ in range(1):
+            if base:
+                s += 1
+            else:
+                v += 1
+        return s.sum() + v.sum() * 2 + a.sum() * 3 + w.sum()
+
+    model, instances = made(forward)
+    with torch.no_grad():
+        try:
+            wanted = torch.stack([model(x) for x in instances])
+        except RuntimeError:  # PyTorch cannot write it
+            return
+        try:
+            found = batch(model)(instances)
+        except AbwError as error:
+            assert "in place" in str(error)
+        else:
+            torch.testing.assert_close(torch.stack(found), wanted)
 
 
 def test_a_list_is_wanted_for_each_argument() -> None:

@@ -18,7 +18,7 @@ from abw.torch.recording.decisions import Comparison
 from abw.torch.recording.library import CellLibrary, TableRows, version_of
 from abw.torch.recording.standins import RECORDING, Concat, Stack, plain
 from abw.torch.tracing.symbols import CannotTrace, core, sized
-from abw.torch.tracing.trace import VIEWING, Indices, Traced
+from abw.torch.tracing.trace import Indices, Traced
 
 # Operations that take no cell, by their names: (cells, *arguments), or NotImplemented.
 DIRECT: dict[str, Callable[..., Any]] = {}
@@ -231,7 +231,7 @@ class Cells(CellLibrary):
         if direct is not None:
             found = direct(self, *args, **kwargs)
             if found is not NotImplemented:
-                return self._viewing(name, args[0], found)
+                return found
         key = (name, len(args), tuple(kwargs))
         region = self.ops.get(key)
         if region is None:
@@ -239,27 +239,16 @@ class Cells(CellLibrary):
             if region is None:
                 return self.by_torch(name, args, kwargs)
             self.ops[key] = region
-        return self._viewing(name, args[0], region.quick(*args, *kwargs.values()))
-
-    def _viewing(self, name: str, of: Any, found: Any) -> Any:
-        """Note that what some operations give shares the memory of what it is made of."""
-        if name in VIEWING:
-            self.share((of, *(found if type(found) is tuple else (found,))))
-        return found
+        return region.quick(*args, *kwargs.values())
 
     def element(self, x: Any, i: int) -> Any:
         """x[i]: a cell for each i, as long as these are few."""
         found = DIRECT["__getitem__"](self, x, i)
         if found is not NotImplemented:
-            return self._viewing("__getitem__", x, found)
+            return found
 
         def install(function: Callable[[Any], Any]) -> None:
-            def element(x: Any) -> Any:
-                found = function(x)
-                self.share((x, found))
-                return found
-
-            self.elements[type(x), i] = element if self.writes else function
+            self.elements[type(x), i] = function
 
         return self._one(self, "__getitem__", 1, (), (i,), install).slow(x)
 

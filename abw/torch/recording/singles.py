@@ -120,7 +120,11 @@ def _element(cells: Cells, x: Any, key: Any) -> Any:
         return NotImplemented
     seen = cells.seen_elements.setdefault(x.shape, set())
     seen.add(key)
-    return _picks(cells, x, [key], ()) if len(seen) > MOST_SLICES and key >= -x.shape[0] else NotImplemented
+    if len(seen) <= MOST_SLICES or key < -x.shape[0]:
+        return NotImplemented
+    found = _picks(cells, x, [key], ())
+    cells.share((x, found))  # it is a view
+    return found
 
 
 def _picks(cells: Cells, x: Any, items: list[int], shape: Any) -> Any:

@@ -101,14 +101,16 @@ class _Writer:
         """Say of which results others have the memory, too: arguments, or other results."""
         if not self.cells.writes:
             return
-        roots = [_root(output) for output in self.outputs]
-        held = self.name.keys() - {v for v, leaf in enumerate(self.trace.leaves) if leaf.kind == "param"}
-        given = {v for v in held if v < FIRST}
+        roots, numbers = [_root(output) for output in self.outputs], [o.v.number for o in self.outputs]
         found: set[int] = set()
-        for i, (output, root) in enumerate(zip(self.outputs, roots, strict=True)):
-            others = roots[:i] + roots[i + 1 :]
-            if root is not output and (root.v.number in given or any(other is root for other in others)):
-                found |= {output.v.number, root.v.number} & held
+        for output, root, n in zip(self.outputs, roots, numbers, strict=True):
+            if K in output.shape_ and (n < FIRST or numbers.count(n) > 1):  # a stack of the same rows
+                found.add(n)
+            own = root is output and root.leaf in (None, n)
+            if not own and (root.leaf is not None or sum(r is root for r in roots) > 1):
+                found |= {n, root.v.number if root.leaf is None else root.leaf}
+        params = {v for v, leaf in enumerate(self.trace.leaves) if leaf.kind == "param"}
+        found &= self.name.keys() - params
         for v in sorted(found):
             self.lines.append(f"cells.share({self.name[v] if self.row[v] else f'({self.name[v]},)'})")
 

@@ -83,7 +83,9 @@ class Trace:
         n = numel(shape)
         self.leaves.append(Leaf("row" if row else "input", (n,), what))
         value = Built(len(self.leaves) - 1, (Size(n, str(n)),))
-        return Traced(self, self.shaped(value, core(shape)), shape)
+        found = Traced(self, self.shaped(value, core(shape)), shape)
+        found.leaf = value.number
+        return found
 
     def param(self, tensor: torch.Tensor, shape: tuple[int, ...] | None = None) -> Traced:
         """A parameter, or a buffer, of the cell; `shape`: what it is taken as instead of its own."""
@@ -160,16 +162,17 @@ class Trace:
 class Traced(TensorLike):
     """A tensor inside a cell. `v`: a value of the cell, or a Number where all elements are one number.
 
-    `written` says that the tensor was written in place; `source` is the tensor that it is a view of;
-    `boolean`: its elements are 0 and 1.
+    `written` says that the tensor was written in place; `source` is the tensor that it is a view of, `leaf`
+    the number of what is given to the trace if it is that itself; `boolean`: its elements are 0 and 1.
     """
 
-    __slots__ = ("boolean", "shape_", "source", "trace", "v", "viewed", "written")
+    __slots__ = ("boolean", "leaf", "shape_", "source", "trace", "v", "viewed", "written")
 
     def __init__(self, trace: Trace, v: Any, shape: Sequence[Any]) -> None:
         self.trace, self.v, self.shape_ = trace, v, tuple(shape)
         self.written, self.viewed, self.boolean = False, False, False
         self.source: Traced | None = None
+        self.leaf: int | None = None
         # kernels read as much memory as the shape says
         if not isinstance(v, Number) and math.prod(v.shape) != numel(self.shape_):
             raise CannotTrace(f"a tensor of shape {list(shape)} made of {math.prod(v.shape)} numbers")
@@ -267,8 +270,6 @@ DECIDING = {
 }  # fmt: skip
 # What PyTorch's operations mean in cells, by their names.
 MEANINGS: dict[str, Callable[..., Any]] = {}
-# Those whose results share memory with their first argument.
-VIEWING: set[str] = set()
 
 
 def means(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -293,7 +294,6 @@ def views(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             return found
 
         MEANINGS.update(dict.fromkeys(names, view))
-        VIEWING.update(names)
         return function
 
     return note
