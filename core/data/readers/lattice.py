@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -68,8 +67,7 @@ def read_lattices(feed: Feed, skip: int, limit: int) -> Instances:
         )
         at = _offset(source, end, code, number, index)
         # a sentence with a fault can be left out once all its lines are there
-        wrong = _sentence(source, end, at, code) if code not in (0, _ENDS, _FEWER) else None
-        if wrong and wrong.whole:
+        if code not in (0, _ENDS, _FEWER) and _sentence(source, end, at, code)[1]:
             break
         if source.enough(seen, stop, skip):
             code = 0
@@ -77,7 +75,7 @@ def read_lattices(feed: Feed, skip: int, limit: int) -> Instances:
     if code == _FEWER and feed.head:
         raise DataError([Problem(_FAULTS[code][0], feed.head, _FAULTS[code][1])], ())
     if code:
-        source.refuse([Fault(at, *_FAULTS[code])], (wrong or _sentence(source, end, at, code)).spans)
+        source.refuse([Fault(at, *_FAULTS[code])], _sentence(source, end, at, code)[0])
     found = max(seen - skip, 0)
     line = rows[1, :found] + np.int32(source.line - 1)
     numbers = feed.numbers(line, skip)
@@ -150,32 +148,24 @@ def _offset(source: Source, begin: int, code: int, number: int, index: int) -> i
     return wrong if wrong is not None else words[index].start() if index < len(words) else line.end()
 
 
-@dataclass(frozen=True, slots=True)
-class _Sentence:
-    """The lines of a sentence: none where its length is not known, and with that where the next one begins.
+def _sentence(source: Source, begin: int, at: int, code: int) -> tuple[tuple[range, ...], bool]:
+    """The lines of the sentence behind `begin`, which has a fault at `at`, and whether these are all of them.
 
-    Unless it is `whole`, more of them may follow.
+    None where its length is not known, and with that where the next one begins.
     """
-
-    spans: tuple[range, ...]
-    whole: bool
-
-
-def _sentence(source: Source, begin: int, at: int, code: int) -> _Sentence:
-    """The sentence behind the offset `begin`, which has a fault at `at`."""
     while source.data[begin] <= _BLANK:
         begin += 1
     first = source.line + source.data.count(b"\n", 0, begin)
     if (source.line_end(begin) >= at and code != _NO_LENGTH) or code == _MORE:
-        return _Sentence((), True)
+        return (), True
     lines = source.data[begin:].split(b"\n")
     length = int(bytes(byte for byte in lines[0] if byte > _BLANK))
     wanted = 1 if code == _NO_LENGTH else length + 2
     for number, line in enumerate(lines):
         wanted -= any(byte > _BLANK for byte in line)
         if wanted == 0:
-            return _Sentence((range(first, first + number + 1),), True)
-    return _Sentence((range(first, first + len(lines)),), False)
+            return (range(first, first + number + 1),), True
+    return (range(first, first + len(lines)),), False
 
 
 @njit
