@@ -134,7 +134,7 @@ class _Compiler:
     def _target(self, cursor: Cursor) -> Token:
         name = cursor.take()
         if name.kind != "name" or not cursor.accept("="):
-            raise ExpressionError("an equation is: name = expression", name.at, max(1, len(name.text)))
+            raise name.error("an equation is: name = expression")
         return name
 
     def _define(self, name: Token, result: Operand, since: int) -> None:
@@ -180,9 +180,7 @@ class _Compiler:
                 hint = "both at once: (a < b) * (b < c)"
                 raise ExpressionError("a comparison has two sides", cursor.token.at, 1, hint)
         if (word := cursor.token).text in _LOGIC:
-            raise ExpressionError(
-                f"there is no operator '{word.text}'", word.at, len(word.text), _LOGIC[word.text]
-            )
+            raise word.error(f"there is no operator '{word.text}'", _LOGIC[word.text])
         return left
 
     def _sum(self, cursor: Cursor) -> Operand:
@@ -236,7 +234,7 @@ class _Compiler:
             cursor.take()
             number = float(token.text)
             if not math.isfinite(number):
-                raise ExpressionError("the number is too large", token.at, len(token.text))
+                raise token.error("the number is too large")
             return Number(number)
         if token.kind == "name":
             cursor.take()
@@ -289,7 +287,7 @@ class _Compiler:
             cursor.take()
         elif (word := cursor.token).kind == "name" and cursor.follows(word.text, "="):
             hint = "only the axis may be named: axis=1"
-            raise ExpressionError(f"no argument is called '{word.text}'", word.at, len(word.text), hint)
+            raise word.error(f"no argument is called '{word.text}'", hint)
         return self._value(cursor)
 
     def _read(self, token: Token) -> Operand:

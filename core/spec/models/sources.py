@@ -156,5 +156,5 @@ def _number(cursor: Cursor) -> int:
     if token.kind != "number" or not token.text.removeprefix("-").isdecimal():
         raise cursor.unexpected("a whole number")
     if len(token.text) > 9:
-        raise ExpressionError("the number is too large", token.at, len(token.text))
+        raise token.error("the number is too large")
     return int(cursor.take().text)

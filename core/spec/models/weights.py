@@ -222,7 +222,7 @@ def _term(cursor: Cursor, dims: Dims) -> Expr:
 def _call(name: Token, cursor: Cursor, dims: Dims) -> Expr:
     if name.text not in ("transpose", "concat"):
         hint = suggest(name.text, ("transpose", "concat"))
-        raise ExpressionError(f"unknown function '{name.text}'", name.at, len(name.text), hint)
+        raise name.error(f"unknown function '{name.text}'", hint)
     parts = [_sum(cursor, dims)]
     while name.text == "concat" and cursor.accept(","):
         parts.append(_sum(cursor, dims))

@@ -211,13 +211,13 @@ def _factor(cursor: Cursor, dims: Dims) -> int | None:
     if token.kind == "number":
         cursor.take()
         if not token.text.isdigit() or len(token.text) > 12:
-            raise ExpressionError(f"'{token.text}' is no size: a whole number", token.at, len(token.text))
+            raise token.error(f"'{token.text}' is no size: a whole number")
         return _bounded(int(token.text), token.at)
     if token.kind == "name":
         cursor.take()
         if token.text not in dims:
             hint = suggest(token.text, dims) or "declare it under dims"
-            raise ExpressionError(f"unknown dim '{token.text}'", token.at, len(token.text), hint)
+            raise token.error(f"unknown dim '{token.text}'", hint)
         return dims[token.text]
     if cursor.accept("("):
         with cursor.nested():

@@ -99,7 +99,7 @@ def parse_tests(text: str) -> tuple[WrittenTest, ...]:
             words = sign.text in ("==", "!=")
             if against.kind != "number" and not (words and against.kind == "name"):
                 wanted = "a number or a word" if words else "a number"
-                raise ExpressionError(f"expected {wanted}, not {against}", against.at, len(against.text) or 1)
+                raise against.error(f"expected {wanted}, not {against}")
             if against.kind == "number":
                 whole(against)
         tests.append(WrittenTest(path, cast(Comparison, sign.text) if sign else None, against, negated))
@@ -125,7 +125,7 @@ def parse_value(text: str, names: frozenset[str]) -> WrittenValue:
     elif sign := cursor.accept("+", "-"):
         number = cursor.take()
         if number.kind != "number" or number.text.startswith("-"):
-            raise ExpressionError(f"expected a number, not {number}", number.at, len(number.text) or 1)
+            raise number.error(f"expected a number, not {number}")
         plus = whole(number) * (1 if sign.text == "+" else -1)
     cursor.finish("'.', '+', '-' or the end")
     return WrittenValue(path, plus, tokens[0])
@@ -171,7 +171,7 @@ def parse_choice(text: str, how: str = "") -> WrittenChoice:
 def whole(token: Token) -> int:
     """The whole number that a token is. Errors: ExpressionError."""
     if not WHOLE.fullmatch(token.text):
-        raise ExpressionError(f"{token} is no whole number", token.at, len(token.text))
+        raise token.error(f"{token} is no whole number")
     return int(token.text)
 
 
@@ -181,7 +181,7 @@ def _width(cursor: Cursor) -> int:
     if token.kind != "number":
         raise cursor.unexpected("how many: best 4 of TYPE.OUTPUT")
     if not 1 <= whole(token) <= WIDEST:
-        raise ExpressionError(f"best picks 1 to {WIDEST:,}", token.at, len(token.text))
+        raise token.error(f"best picks 1 to {WIDEST:,}")
     cursor.take()
     cursor.expect("of", f"behind {token.text}")
     return int(token.text)
