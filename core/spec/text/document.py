@@ -16,7 +16,7 @@ import yaml
 
 from abw.core.base.errors import Problem, Span, missing_file
 from abw.core.base.files import why_no_file
-from abw.core.spec.text.report import Report, note, report
+from abw.core.spec.text.report import note, report, reporting
 
 MAX_BYTES = 1_000_000
 # Nodes of a text of at most so many characters are kept.
@@ -129,27 +129,27 @@ def read(path: Path, asked: Span | None = None) -> Node | None:
     return node
 
 
+@reporting()
 def _compose(file: str, text: str) -> tuple[Node | None, tuple[Problem, ...]]:
     """The node at the top of a file's text, and what is wrong with it."""
-    report = Report()
     lines = Lines(file, tuple(re.split("\r\n|[\n\r\x85\u2028\u2029]", text)))
     node = None
     try:
-        node = _Composer(lines, report).compose(text)
+        node = _Composer(lines).compose(text)
     except _StopError:
         pass
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = lines.span(mark.line + 1, mark.column + 1) if mark else None
         what = ", ".join(part for part in (error.context, error.problem) if part)
-        report.add(f"not YAML: {what}", where, _syntax_hint(what))
+        note(f"not YAML: {what}", where, _syntax_hint(what))
     except yaml.reader.ReaderError as error:
         before = re.split("\r\n|[\n\r\x85\u2028\u2029]", text[: error.position])
         where = lines.span(len(before), len(before[-1]) + 1)
-        report.add(f"not YAML: a control character (U+{int(error.character):04X})", where)
+        note(f"not YAML: a control character (U+{int(error.character):04X})", where)
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        report.add(f"not YAML: {error}", lines.span(1, 1))
-    return node, report.problems
+        note(f"not YAML: {error}", lines.span(1, 1))
+    return node, report().problems
 
 
 # A spec is opened again and again, cells are shared by models, and YAML takes most of a model's reading.
@@ -209,9 +209,8 @@ class _Open:
 class _Composer:
     """Nodes from YAML's events, without recursion and with aliases on a budget."""
 
-    def __init__(self, lines: Lines, report: Report) -> None:
+    def __init__(self, lines: Lines) -> None:
         self.lines = lines
-        self.report = report
         self.stack: list[_Open] = []
         self.anchors: dict[str, tuple[Node, int]] = {}
         self.aliased = 0
@@ -248,7 +247,7 @@ class _Composer:
             else:
                 root = node
         if root is None or (isinstance(root, Scalar) and root.plain and not root.text):
-            self.report.add("the file is empty", self.lines.span(1, 1))
+            note("the file is empty", self.lines.span(1, 1))
             return None
         return root
 
@@ -298,10 +297,10 @@ class _Composer:
         items: dict[str, tuple[Scalar, Node]] = {}
         for key, value in zip(closed.children[::2], closed.children[1::2], strict=True):
             if not isinstance(key, Scalar) or not key.text:
-                self.report.add("a key must be a name", key.where)
+                note("a key must be a name", key.where)
             elif key.text in items:
                 first = items[key.text][0].where.line
-                self.report.add(f"duplicate key '{key.text}'", key.where, f"the first is on line {first}")
+                note(f"duplicate key '{key.text}'", key.where, f"the first is on line {first}")
             else:
                 items[key.text] = (key, value)
         return Mapping(tuple(items.values()), where)
@@ -312,7 +311,7 @@ class _Composer:
         return self.lines.span(start.line + 1, start.column + 1, end.column - start.column if one_line else 1)
 
     def _add(self, message: str, event: yaml.Event, hint: str = "") -> None:
-        self.report.add(message, self._span(event), hint)
+        note(message, self._span(event), hint)
 
     def _stop(self, message: str, event: yaml.Event, hint: str = "") -> None:
         self._add(message, event, hint)
