@@ -119,9 +119,9 @@ def dedup(
     """Compare runs of distinct nodes with runs of all nodes, training steps too, and time the pass.
 
     A turn runs some mini-batches from text to outputs, without leaves from earlier turns: each as one
-    compiled pass where that reads the format (not with a `frequency`). `equal` only leaves out equal nodes;
-    `usual` is what `abw run` does, which also keeps leaves and hoists products where that pays. Tables have a
-    row for each word. Molecules need RDKit (`pip install rdkit`).
+    compiled pass where that reads the format (not with a `frequency`) and the model does not grow. `equal`
+    only leaves out equal nodes; `usual` is what `abw run` does, which also keeps leaves and hoists products
+    where that pays. Tables have a row for each word. Molecules need RDKit (`pip install rdkit`).
     """
     wanted = [each for each in sets_of(specs, data) if (sets or "").lower() in each.name.lower()]
     training = (sets or "").lower() in "training steps"
@@ -191,15 +191,16 @@ def _row(name: str, model: Model, size: int, batch: int, runs: int) -> Row:
 
 class _Runs:
     """A model's mini-batches from their text to outputs on one thread: a compiled pass each where one reads
-    the format, as a call of a loaded model; else as `abw run` runs them.
+    the format, as a call of a loaded model; else, and where the model grows, as `abw run` runs them.
     """
 
     def __init__(self, model: Model, mode: DedupMode, *, leaves: bool = False) -> None:
         self.ready = ours = ready(model, HOW, dedup=mode, leaves=leaves)
         passes = Passes(model, ours.networks, ours.executor, outputs_of(model))
         passes.make(ours.policy)
-        self._runner = PartRunner(ours.policy, ours.executor, Clock(*PHASES), passes)
-        self._pass = passes.made if passes.made and passes.made.reading else None
+        grows = model.growth is not None
+        self._runner = PartRunner(ours.policy, ours.executor, Clock(*PHASES), passes, looked_at=grows)
+        self._pass = None if grows or passes.made is None or not passes.made.reading else passes.made
         texts, size = texts_of(model, model.data.limit or 1) if self._pass else [], model.data.batch
         self._texts = [texts[i : i + size] for i in range(0, len(texts), size)]
 
