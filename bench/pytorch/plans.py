@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.ir.formats import SCHEMAS
-from abw.core.ir.plans import slug
+from abw.core.ir.formats import SCHEMAS, slug
 
 KINDS = {kind: number for number, kind in enumerate(SCHEMAS["plans"].kinds)}
 ESTIMATES = ("Total Cost", "Plan Rows", "Plan Width")

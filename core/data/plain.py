@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from abw.core.data.feed import Fault, Feed
 from abw.core.data.instances import Instances, Ints
-from abw.core.ir.plans import NODE_NUMBERS, PLAN_NUMBERS, TEXTS, slug
+from abw.core.ir.formats import NODE_NUMBERS, PLAN_NUMBERS, TEXTS, slug
 
 
 @dataclass(frozen=True, slots=True)

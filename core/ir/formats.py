@@ -1,12 +1,80 @@
-"""The schemas of the data formats whose vertices are known before any data is read."""
+"""The schemas of the data formats whose vertices are known before any data is read.
+
+Of plans: the operators that PostgreSQL (`ExplainNode` in explain.c, versions 12 to 18) and DuckDB (physical
+operators, versions 1.0 to 1.4) name, and the keys that are read. A kind or field is named as the operator or
+key, in lower case with hyphens: "Seq Scan" and SEQ_SCAN are `seq-scan`, "Plan Rows" is `plan-rows`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from abw.core.base.errors import AbwError
-from abw.core.ir import plans
 from abw.core.ir.schema import FieldSchema, LinkSchema, Schema
+
+_POSTGRES = {
+    "scan": """Seq Scan,Sample Scan,Index Scan,Index Only Scan,Bitmap Index Scan,Bitmap Heap Scan,Tid Scan,
+        Tid Range Scan,Subquery Scan,Function Scan,Table Function Scan,Values Scan,CTE Scan,
+        Named Tuplestore Scan,WorkTable Scan,Foreign Scan,Custom Scan""",
+    "join": "Nested Loop,Merge Join,Hash Join",
+    "operator": """Result,ProjectSet,ModifyTable,Append,Merge Append,Recursive Union,BitmapAnd,BitmapOr,
+        Gather,Gather Merge,Materialize,Memoize,Sort,Incremental Sort,Group,Aggregate,WindowAgg,Unique,SetOp,
+        LockRows,Limit,Hash""",
+}
+_DUCKDB = {
+    "scan": """SEQ_SCAN,TABLE_SCAN,INDEX_SCAN,COLUMN_DATA_SCAN,CHUNK_SCAN,DELIM_SCAN,DUMMY_SCAN,
+        EXPRESSION_SCAN,EMPTY_RESULT,CTE_SCAN,RECURSIVE_CTE_SCAN,READ_CSV,READ_CSV_AUTO,READ_JSON,READ_PARQUET,
+        PARQUET_SCAN,POSITIONAL_SCAN""",
+    "join": """HASH_JOIN,NESTED_LOOP_JOIN,BLOCKWISE_NL_JOIN,PIECEWISE_MERGE_JOIN,IE_JOIN,ASOF_JOIN,DELIM_JOIN,
+        LEFT_DELIM_JOIN,RIGHT_DELIM_JOIN,POSITIONAL_JOIN,CROSS_PRODUCT""",
+    "operator": """FILTER,PROJECTION,HASH_GROUP_BY,PERFECT_HASH_GROUP_BY,PARTITIONED_AGGREGATE,
+        UNGROUPED_AGGREGATE,SIMPLE_AGGREGATE,STREAMING_AGGREGATE,ORDER_BY,TOP_N,LIMIT,LIMIT_PERCENT,
+        STREAMING_LIMIT,WINDOW,STREAMING_WINDOW,UNNEST,UNION,RECURSIVE_CTE,CTE,INOUT_FUNCTION,PIVOT,
+        RESERVOIR_SAMPLE,STREAMING_SAMPLE,INSERT,BATCH_INSERT,UPDATE,DELETE_OPERATOR,CREATE_TABLE_AS,
+        COPY_TO_FILE,BATCH_COPY_TO_FILE,RESULT_COLLECTOR,EXPLAIN_ANALYZE""",
+}
+# The kind of nodes whose operator is none of these, as in later versions and extensions.
+OTHER = "other"
+_NODE_NUMBERS = """Startup Cost,Total Cost,Plan Rows,Plan Width,Actual Startup Time,Actual Total Time,
+    Actual Rows,Actual Loops,Parallel Aware,Workers Planned,Workers Launched,Rows Removed by Filter,
+    Rows Removed by Join Filter,Rows Removed by Index Recheck,Heap Fetches,Shared Hit Blocks,
+    Shared Read Blocks,Shared Dirtied Blocks,Shared Written Blocks,Local Hit Blocks,Local Read Blocks,
+    Temp Read Blocks,Temp Written Blocks,Hash Buckets,Hash Batches,Peak Memory Usage,Sort Space Used,
+    operator_timing,operator_cardinality,timing,cardinality,Estimated Cardinality"""
+_PLAN_NUMBERS = "Planning Time,Execution Time,latency"
+_TEXTS = """Parent Relationship,Relation Name,Alias,Schema,Index Name,CTE Name,Function Name,Subplan Name,
+    Join Type,Strategy,Partial Mode,Scan Direction,Sort Method,Command,Table"""
+# Keys that are often there and say nothing: known ones are passed over faster.
+_SKIPPED = """Async Capable,Hash Cond,Filter,Index Cond,Merge Cond,Join Filter,Sort Key,Output,Inner Unique,
+    Group Key,Recheck Cond,Cache Key,Cache Mode,Local Dirtied Blocks,Local Written Blocks,Sort Space Type,
+    Original Hash Buckets,Original Hash Batches,Exact Heap Blocks,Lossy Heap Blocks,Single Copy,Disabled"""
+TYPE_KEYS = ("Node Type", "operator_name", "operator_type", "name")
+
+
+def _listed(names: str) -> tuple[str, ...]:
+    return tuple(" ".join(name.split()) for name in names.split(","))
+
+
+def slug(name: str) -> str:
+    """The name of a kind or field by that of an operator or key."""
+    return name.lower().replace(" ", "-").replace("_", "-")
+
+
+# Operators as they are written, with the kind of each.
+OPERATORS: dict[str, str] = {
+    name: slug(name) for given in (_POSTGRES, _DUCKDB) for names in given.values() for name in _listed(names)
+}
+# By group its kinds.
+GROUPS: dict[str, tuple[str, ...]] = {
+    group: tuple(
+        dict.fromkeys(slug(name) for given in (_POSTGRES, _DUCKDB) for name in _listed(given[group]))
+    )
+    for group in _POSTGRES
+}
+GROUPS["operator"] += (OTHER,)
+# Keys of numbers on a node, of numbers on the whole plan, of texts on a node.
+NODE_NUMBERS, PLAN_NUMBERS, TEXTS, SKIPPED = map(_listed, (_NODE_NUMBERS, _PLAN_NUMBERS, _TEXTS, _SKIPPED))
+
 
 # The fields that every vertex has, which no data can give.
 COMMON = frozenset({"index", "coin"})
@@ -155,12 +223,12 @@ _WORDS = _schema(
     {"word": _field("token", "the token's word", text=True)},
 )
 
-_NODES = " ".join(kind for kinds in plans.GROUPS.values() for kind in kinds)
+_NODES = " ".join(kind for kinds in GROUPS.values() for kind in kinds)
 _AS_NAMED = 'the key of that name: "Plan Rows" is `plan-rows`'
 _PLANS = _schema(
     "plans",
     _NODES,
-    {"node": _NODES, **{group: " ".join(kinds) for group, kinds in plans.GROUPS.items()}},
+    {"node": _NODES, **{group: " ".join(kinds) for group, kinds in GROUPS.items()}},
     {
         "root": _link("instance", _NODES, "the node without a parent"),
         "parent": _link(_NODES, _NODES, "the node that reads this one's rows"),
@@ -174,9 +242,9 @@ _PLANS = _schema(
         ),
         "kind": _field(_NODES, "the number of its kind"),
         "child-count": _field(_NODES, "how many children it has that are no InitPlan or SubPlan"),
-        **{plans.slug(key): _field(_NODES, _AS_NAMED, text=True) for key in plans.TEXTS},
-        **{plans.slug(key): _number(_NODES, _AS_NAMED) for key in plans.NODE_NUMBERS},
-        **{plans.slug(key): _number("instance", _AS_NAMED) for key in plans.PLAN_NUMBERS},
+        **{slug(key): _field(_NODES, _AS_NAMED, text=True) for key in TEXTS},
+        **{slug(key): _number(_NODES, _AS_NAMED) for key in NODE_NUMBERS},
+        **{slug(key): _number("instance", _AS_NAMED) for key in PLAN_NUMBERS},
     },
 )
 

@@ -20,14 +20,13 @@ from abw.core.data.links import Lazy, inverse, single
 from abw.core.data.readers import planscan as scan
 from abw.core.data.readers.jsonscan import texts
 from abw.core.data.readers.jsontokens import TOO_LARGE, json_of
-from abw.core.ir import plans
-from abw.core.ir.formats import SCHEMAS
+from abw.core.ir import formats
 
 _FAULTS = {
     scan.INSIDE: ("the text ends inside a plan", "is the file cut off?"),
     scan.NOT_JSON: ("this is not JSON", "EXPLAIN (FORMAT JSON) writes it"),
     scan.NO_PLAN: ("no plan in this object", 'it has a "Plan", or the "name" of an operator'),
-    scan.NO_TYPE: ("a node without its operator", f"one of the keys {', '.join(plans.TYPE_KEYS)}"),
+    scan.NO_TYPE: ("a node without its operator", f"one of the keys {', '.join(formats.TYPE_KEYS)}"),
     scan.NOT_NUMBER: ("not a number", "leave the key out where it is unknown"),
     scan.NOT_TEXT: ("not a text", "leave the key out where it is unknown"),
     scan.NOT_NODES: ("not a list of nodes", '[{"Node Type": "Seq Scan", …}, …]'),
@@ -65,7 +64,7 @@ def read_plans(feed: Feed, skip: int, limit: int) -> Instances:
     start = np.append(rows[0], count).astype(np.int64)
     kind, vertex = room.kind[:count], room.vertex[:3, :count]
     return Instances(
-        SCHEMAS["plans"],
+        formats.SCHEMAS["plans"],
         kind,
         start,
         _links(start, vertex),

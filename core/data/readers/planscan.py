@@ -38,8 +38,7 @@ from abw.core.data.readers.jsontokens import (
     spaces,
     string_end,
 )
-from abw.core.ir import plans
-from abw.core.ir.formats import SCHEMAS
+from abw.core.ir import formats
 from abw.core.jit.decorators import njit, within
 
 # The most brackets that are open at once.
@@ -56,14 +55,14 @@ _PLAN, _NODE, _MORE, _LIST, _OBJECT, _ARRAY = range(6)
 _VERTICES, _VALUES, _HARD, _LINES = range(4)
 _SLOTS, _TAB, _RETURN = 512, 9, 13
 _MIX, _SHIFT, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(55), np.uint64(32)
-_KINDS = SCHEMAS["plans"].kinds
-OTHER = _KINDS.index(plans.OTHER)
-NUMBERS = (*plans.NODE_NUMBERS, *plans.PLAN_NUMBERS)
+_KINDS = formats.SCHEMAS["plans"].kinds
+OTHER = _KINDS.index(formats.OTHER)
+NUMBERS = (*formats.NODE_NUMBERS, *formats.PLAN_NUMBERS)
 # Fields by number: those of numbers on nodes, on plans, and texts, of which the last is the operator.
-FIELDS = tuple(map(plans.slug, (*NUMBERS, *plans.TEXTS, "Node Type")))
+FIELDS = tuple(map(formats.slug, (*NUMBERS, *formats.TEXTS, "Node Type")))
 _RELATION = FIELD + FIELDS.index("parent-relationship")
 _NODE_TYPE = FIELD + FIELDS.index("node-type")
-_OF_PLANS, _OF_TEXTS = FIELD + len(plans.NODE_NUMBERS), FIELD + len(NUMBERS)
+_OF_PLANS, _OF_TEXTS = FIELD + len(formats.NODE_NUMBERS), FIELD + len(NUMBERS)
 
 
 class Names(NamedTuple):
@@ -124,12 +123,12 @@ def room_of(size: int) -> PlanRoom:
 @cache
 def names() -> Names:
     """The table of keys and operators."""
-    keys = dict.fromkeys(plans.TYPE_KEYS, TYPE) | {
+    keys = dict.fromkeys(formats.TYPE_KEYS, TYPE) | {
         "Plan": ROOT, "Plans": NODES, "children": NODES, "extra_info": MORE
     }  # fmt: skip
-    keys |= {key: FIELD + number for number, key in enumerate((*NUMBERS, *plans.TEXTS))}
-    keys |= dict.fromkeys(plans.SKIPPED, SKIP)
-    operators = {name: _KINDS.index(kind) for name, kind in plans.OPERATORS.items()}
+    keys |= {key: FIELD + number for number, key in enumerate((*NUMBERS, *formats.TEXTS))}
+    keys |= dict.fromkeys(formats.SKIPPED, SKIP)
+    operators = {name: _KINDS.index(kind) for name, kind in formats.OPERATORS.items()}
     words = [word.encode() for word in (*keys, *operators)]
     size = np.array([len(word) for word in words], np.int32)
     begin = np.cumsum(size, dtype=np.int32) - size
