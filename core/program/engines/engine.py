@@ -181,6 +181,8 @@ class Engine:
 
     def compute(self, piece: Piece) -> None:
         """Compute the next nodes. Errors: StaleError, TooLargeError."""
+        if self._compiled is not None:
+            self.clock.seconds["execute"] += self._compiled.seconds()  # of rounds so far
         if not piece.nodes:
             return
         self.prepare()
@@ -221,9 +223,6 @@ class Engine:
 
     def catch_up(self, recorder: Recorder) -> None:
         """Take note of what the tape has executed by itself."""
-        if self._compiled is None:
-            return
-        self.clock.seconds["execute"] += self._compiled.seconds()
         if found := recorder.executed():
             self.rounds += len(found)
             self._recorded.append(found)

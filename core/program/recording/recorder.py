@@ -43,7 +43,7 @@ MOST = 2**63 - 1
 _AT, _BEGIN, _LIMIT, _ROUNDS = (WORDS[name] for name in ("at", "begin", "limit", "rounds"))
 _ASKED, _MASKED, _RANKED, _PICKED = (WORDS[name] for name in ("asked", "masked", "ranked", "picked"))
 _ROOM, _MASK_ROOM, _RANK_ROOM = (WORDS[name] for name in ("room", "mask_room", "rank_room"))
-_LEAST, _MOST = WORDS["least"], WORDS["most"]
+_LEAST, _MOST, _LEFT = WORDS["least"], WORDS["most"], WORDS["left"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def _word(name: str) -> Any:  # noqa: ANN401 (a property that is a number)
     return property(read, write)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Executed(Sequence[Piece]):
     """Pieces among the words of a tape, each from one to another number, of so many nodes: `cuts` (n, 3)."""
 
@@ -190,7 +190,7 @@ class Recorder:
     def forget(self) -> None:
         """Forget the noted questions, which have been answered."""
         state = self._state
-        if self.crowded:
+        if state[_ASKED] and self.crowded:
             self._make_room(2 * state[_ROOM], 2 * state[_MASK_ROOM], 2 * state[_RANK_ROOM])
         state[_ASKED] = state[_MASKED] = state[_RANKED] = state[_PICKED] = 0
         state[_LEAST], state[_MOST] = MOST, -MOST
@@ -251,7 +251,7 @@ class Recorder:
     def executed(self) -> Sequence[Piece]:
         """What a tape has executed since the last call, round by round; it executes no more by itself."""
         number = self._state[_ROUNDS]
-        self._state[_ROUNDS] = self.left = 0
+        self._state[_ROUNDS] = self._state[_LEFT] = 0
         return Executed(self._buffer, self._arrays["cuts"][:number].copy()) if number else ()
 
     def take(self) -> Piece:

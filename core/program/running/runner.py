@@ -139,17 +139,17 @@ class BatchRunner:
         None: the answers are in the recorder's memory.
         """
         noting, asks = self._noting, self._asks
-        if noting is not None and noting.asked and not noting.crowded:
-            rest: Sequence[int] = ()
-            if noting.asked < len(asks):
-                rest = [i for i, ask in enumerate(asks) if id(ask) not in NOTED]
+        if noting is not None and noting.asked == len(asks):
+            if self.engine.round(noting):
+                return self._take(range(len(asks)))[0], None
+        elif noting is not None and noting.asked and not noting.crowded:
+            rest = [i for i, ask in enumerate(asks) if id(ask) not in NOTED]
             known = [i for i in rest if max(asks[i].handles) < noting.begun]
             if known and noting.least >= noting.begun:
                 return self._settled(*self._take(known))
             if self.engine.round(noting):
                 late = {i for i in rest if max(asks[i].handles) >= noting.begun}
-                taken = self._take([i for i in range(len(asks)) if i not in late])
-                return self._settled(*taken) if rest else (taken[0], None)
+                return self._settled(*self._take([i for i in range(len(asks)) if i not in late]))
         if noting is not None:
             self._unpack_noted(noting)
         return self._settled(*self._due())
@@ -172,7 +172,8 @@ class BatchRunner:
 
     def _take(self, some: Sequence[int]) -> tuple[list[Task], list[Ask]]:
         """Take some of the programs that wait, and their questions."""
-        tasks, asks, rest = self._waiting, self._asks, sorted({*range(len(self._asks))}.difference(some))
+        tasks, asks = self._waiting, self._asks
+        rest = [] if len(some) == len(asks) else sorted({*range(len(asks))}.difference(some))
         self._waiting, self._asks = [tasks[i] for i in rest], [asks[i] for i in rest]
         return ([tasks[i] for i in some], [asks[i] for i in some]) if rest else (tasks, asks)
 

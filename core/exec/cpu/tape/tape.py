@@ -133,7 +133,6 @@ class CompiledTape(PlannedTape):
         self._epochs.start()
         self._words[at.LOOKS] = 0
         self._words[at.BASE], self._words[at.BATCHES] = base, 0
-        self.seconds()
         for c, rows in self._given.items():
             self._fields.words[self._field[c] + at.BROUGHT] = 0
             self._fields.point(self._field[c] + at.GIVEN, rows)
@@ -173,7 +172,7 @@ class CompiledTape(PlannedTape):
         arena, before = int(fields[field + at.FIELD_ARENA]), int(fields[field + at.BROUGHT])
         first, after = int(self._rows[0, arena]), before + len(values)
         if first + len(values) > len(self._memory.views[arena]):
-            self._have({arena: len(values)})
+            self._have(np.bincount([arena], [len(values)], self._rows.shape[1]))
         self._memory.views[arena][first : first + len(values)] = values
         if after > len(self._given[constant]):
             self._given[constant] = np.resize(self._given[constant], 2 * after)
@@ -192,7 +191,7 @@ class CompiledTape(PlannedTape):
             self._grow(nodes, len(words))
         status = advance(self._words, address(words), len(words))
         if status == FULL:
-            self._reserve()
+            self._have(self._rows[2])
             status = advance(self._words, address(words), len(words))
         return bool(status == DONE)
 
@@ -225,7 +224,7 @@ class CompiledTape(PlannedTape):
         if words > min(self._room, self._room_of_words):
             self._grow(words, words)
         else:
-            self._reserve()
+            self._have(self._rows[2])
         return True
 
     def _grow(self, nodes: int, length: int) -> None:
@@ -240,16 +239,10 @@ class CompiledTape(PlannedTape):
         self._point(at.INDEX, np.empty(max(slots * self._room, self._room_of_words), np.int32))
         self._point(at.LISTS, np.empty(self._room + 1, np.int32))
 
-    def _reserve(self) -> None:
-        """Memory for the nodes that there was no room for."""
-        self._have(dict(enumerate(self._rows[2].tolist())))
-
-    def _have(self, more: Mapping[int, int]) -> None:
-        """Memory for so many rows more of each arena."""
+    def _have(self, more: NDArray[Any]) -> None:
+        """Memory for so many rows more of each arena (A,)."""
         held: Ints = self._rows[0].astype(np.int32)
-        wanted = held.copy()
-        for arena, rows in more.items():
-            wanted[arena] += rows
+        wanted: Ints = (held + more).astype(np.int32)
         self._epochs.go_on(wanted, self._arenas)
         self._memory.reserve(wanted, held)
         self.rows = held
@@ -264,7 +257,8 @@ class CompiledTape(PlannedTape):
     @rows.setter
     def rows(self, rows: Ints | None) -> None:
         self._rows[0] = self._arenas.head if rows is None else rows
-        self._rows[1] = [len(view) for view in self._memory.views]
+        if rows is not None:  # a run begins with room for no fewer than before
+            self._rows[1] = [len(view) for view in self._memory.views]
 
     @property
     def count(self) -> int:
