@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from abw.core.api import load
 from abw.core.base.errors import AbwError
 from abw.core.base.progress import Clock
 from abw.core.exec.params import init_params
@@ -25,6 +27,7 @@ from abw.core.policy.registry import get_policy
 from abw.core.run.checks import compare_with_reference
 from abw.core.run.dedup import TRUST, Deduplicator, DedupMode
 from abw.core.run.minibatches import Passed, planned
+from abw.core.run.onepass import workspace
 from abw.core.run.onepass.onepass import Passes
 from abw.core.run.parallel import PHASES, Done, Part, PartRunner
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
@@ -95,7 +98,7 @@ def test_what_stands_for_what(spec: str) -> None:
 spans = st.tuples(st.integers(0, 23), st.integers(1, 6)).map(lambda w: (w[0], min(24, w[0] + w[1])))
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(
     windows=st.lists(spans, min_size=1, max_size=6),
     apart=st.integers(0, 3),
@@ -103,8 +106,8 @@ spans = st.tuples(st.integers(0, 23), st.integers(1, 6)).map(lambda w: (w[0], mi
 )
 def test_kept_leaves(windows: list[tuple[int, int]], apart: int, rows: int) -> None:
     """A pass leaves out the leaves of earlier mini-batches, as the steps do, and so do both in turns."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("abw.core.graph.equal.leaves.LEAST_FLOPS", 0)
+    with pytest.MonkeyPatch.context() as change:
+        change.setattr("abw.core.graph.equal.leaves.LEAST_FLOPS", 0)
         every, kept = opened("treelstm", "off"), opened("treelstm", "on", leaves=True)
         assert any(c.kind == "kept" for c in kept.networks.cells.constants)
         executors = [runner_of(kept), runner_of(kept), runner_of(kept)]
@@ -154,8 +157,8 @@ def test_results_that_are_kept_leaves(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_verification_reads_what_a_pass_has_kept() -> None:
     """Every node is compared with the reference, also those that an earlier mini-batch has computed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("abw.core.graph.equal.leaves.LEAST_FLOPS", 0)
+    with pytest.MonkeyPatch.context() as change:
+        change.setattr("abw.core.graph.equal.leaves.LEAST_FLOPS", 0)
         workload = opened("treelstm", "on", leaves=True)
         runner, params = runner_of(workload), init_params(workload.networks.cells, 0)
         found = [done for done, _ in ran(runner, workload, [(0, 6)] * 3)]
@@ -170,6 +173,26 @@ def test_verification_reads_what_a_pass_has_kept() -> None:
             compare_with_reference(whole, last.result(), runner.executor, params, None, wrong)
 
 
+@pytest.mark.parametrize("spec", ["treelstm", "rings", "ggnn"])
+def test_room_for_one_grows(spec: str) -> None:
+    """Also that of the rows of fields."""
+    every, equal = opened(spec, "off"), opened(spec, "on")
+    windows = [(0, 1), (0, len(every.instances))]
+    with patch.object(workspace, "LEAST", 64):
+        assert bits_of(equal, windows) == bits_of(every, windows)
+    with patch.object(workspace, "LEAST", 64), patch.object(workspace, "MOST", 64):
+        ((_, _, found),) = runner_of(equal).run([Part(equal, windows)])
+        assert [type(done.batch.made).__name__ for done in found] == ["Planned", "Planned"]
+
+
+def test_growing_models_leave_the_pass_where_they_are_looked_at() -> None:
+    made = load("specs/greedy.yaml", threads=1, policy="critical")
+    found, some = made._passes.make(made._ready()), Path("specs/data/pairs.txt").read_text().splitlines()[:2]
+    assert found and found.objects(list(some)) is not None
+    with patch("abw.core.run.dedup.LEAST_NODES", 3):
+        assert found.objects(list(some)) is None
+
+
 def test_looking_less_often_where_it_does_not_pay() -> None:
     """`auto` skips 1, 2, 4 … mini-batches, by passes as by steps; small ones do not count."""
     workload = opened("lattice", "auto")
@@ -178,9 +201,9 @@ def test_looking_less_often_where_it_does_not_pay() -> None:
     for runner in (runner_of(workload), replace(runner_of(workload), passes=None)):
         looked = []
         equal.pause, equal.next_pause = 0, 1
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("abw.core.run.dedup.LEAST_NODES", 30)
-            patch.setattr("abw.core.run.dedup.worth", lambda *_: False)
+        with pytest.MonkeyPatch.context() as change:
+            change.setattr("abw.core.run.dedup.LEAST_NODES", 30)
+            change.setattr("abw.core.run.dedup.worth", lambda *_: False)
             for done, _ in ran(runner, workload, [(0, 8), (0, 1)] * 8):
                 looked.append(done.batch.graph.distinct is not None)
         assert looked[1::2] == [False] * 8
