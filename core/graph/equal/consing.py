@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.graph.equal.numbering import MIX, SPREAD, order_pairs
+from abw.core.graph.equal.numbering import MIX, SPREAD, order_pairs, spread
 from abw.core.ir.network import Network
 from abw.core.jit.decorators import inner, njit
 
@@ -144,8 +144,7 @@ def place(keys: Ints, begin: int, table: Ints) -> int:
     h = np.uint64(keys[begin] + 1) * np.uint64(MIX)
     for i in range(begin + 2, begin + 2 + keys[begin + 1]):
         h = (h + np.uint64(np.uint32(keys[i]))) * np.uint64(SPREAD)
-    h ^= h >> np.uint64(32)
-    return int((h * np.uint64(MIX)) >> np.uint64(33)) & (len(table) - 1)
+    return spread(h, len(table))
 
 
 @inner

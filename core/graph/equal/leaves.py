@@ -62,8 +62,8 @@ def _floats(net_type: NetType) -> int:
     return sum(prod(output.shape) for output in net_type.outputs)
 
 
-def with_leaves(network: Network, most_bytes: int = MOST_BYTES) -> Network:
-    """The network with constants of kind `kept` for the outputs of leaves, `most_bytes` in all.
+def with_leaves(network: Network) -> Network:
+    """The network with constants of kind `kept` for the outputs of leaves, `MOST_BYTES` in all.
 
     It is the same network where nothing can be kept. Each leaf's type has as many rows as its tables, or as
     fit. Cost: linear in types and slots.
@@ -77,7 +77,7 @@ def with_leaves(network: Network, most_bytes: int = MOST_BYTES) -> Network:
     constants = list(network.constants)
     for t, s in slots.items():
         there = sum(network.constants[c].rows for c in network.types[t].slots[s].constants)
-        rows = min(there, most_bytes // row_bytes)
+        rows = min(there, MOST_BYTES // row_bytes)
         if rows < min(there, LEAST_ROWS):
             continue
         for o, output in enumerate(network.types[t].outputs):

@@ -80,7 +80,7 @@ def _follows(network: Network, edges: EdgeSlots | None, t: int, s: int) -> bool:
     return len(constants) <= 1 and all(constant.rows == 1 for constant in constants)
 
 
-@inner
+@within
 def spread(h: np.uint64, size: int) -> int:
     """The place of a hash in a table of a power of two entries."""
     h ^= h >> np.uint64(32)
@@ -135,9 +135,7 @@ def _number_plain(
                     return i, kept
                 operand[e] = (u << shift) | (r & mask)
         a, b = operand[low + s0], operand[low + s1]
-        h = np.uint64(np.uint32(a)) * np.uint64(SPREAD) + np.uint64(np.uint32(b))
-        h ^= h >> np.uint64(32)
-        p = int((h * np.uint64(MIX)) >> np.uint64(33)) & full
+        p = spread(np.uint64(np.uint32(a)) * np.uint64(SPREAD) + np.uint64(np.uint32(b)), full + 1)
         while True:
             # whether a node is new no branch can learn: at a free place there is an equal one, itself
             found = int(table[p])
@@ -248,8 +246,7 @@ def number_nodes(
                         h += np.uint64(np.uint32(operand[low + s1]))
                         for s in range(2, count):
                             h = h * np.uint64(SPREAD) + np.uint64(np.uint32(operand[low + here[s]]))
-                    h ^= h >> np.uint64(32)
-                    p = int((h * np.uint64(MIX)) >> np.uint64(33)) & full
+                    p = spread(h, full + 1)
                     while True:
                         found = int(table[room + p])
                         found = found if found >= 0 else v
