@@ -9,21 +9,13 @@ from operator import eq, ge, gt, le, lt, ne
 
 from abw.core.base.errors import did_you_mean
 from abw.core.ir.cell import Param
-from abw.core.ir.model import (
-    FieldSource,
-    NodeSource,
-    ParamSource,
-    Source,
-    TableSource,
-    Where,
-    ZeroSource,
-)
+from abw.core.ir.model import FieldSource, NodeSource, ParamSource, Source, TableSource, Where, ZeroSource
 from abw.core.ir.schema import Hop, Hops, Kinds, Schema
 from abw.core.spec.models.drafts import TypeDraft, kinds_text, named
 from abw.core.spec.models.sources import LinkPath, Lookup, PathStep, parse_source
 from abw.core.spec.models.tables import Tables
 from abw.core.spec.text.document import Scalar
-from abw.core.spec.text.report import report, suggest
+from abw.core.spec.text.report import suggest
 from abw.core.spec.text.sizes import ExpressionError, noting
 
 HOLDS: Mapping[str, Callable[[int, int], bool]] = {
@@ -89,15 +81,13 @@ class Resolver:
 
     def input(self, draft: TypeDraft, text: Scalar) -> list[Resolved] | None:
         """The alternatives of an input of `draft`; None where one of them is wrong."""
-        resolved: list[Resolved] = []
-        before = len(report())
-        whole = False
         with noting(text):
-            whole = self._alternatives(draft, text, resolved)
-        return resolved if whole and len(report()) == before else None
+            return self._alternatives(draft, text)
+        return None
 
-    def _alternatives(self, draft: TypeDraft, text: Scalar, resolved: list[Resolved]) -> bool:
-        """Resolve all alternatives. Errors: ExpressionError."""
+    def _alternatives(self, draft: TypeDraft, text: Scalar) -> list[Resolved] | None:
+        """See `input`. Errors: ExpressionError."""
+        resolved: list[Resolved] = []
         whole = True
         below: NodeSource | None = None  # where it is there, another along the same way is for layer 0
         for alternative in parse_source(text.text):
@@ -122,7 +112,7 @@ class Resolver:
         if whole and not resolved:
             hint = "say what it takes instead: …[below].h or …"
             raise ExpressionError(f"layer 0 of '{draft.key.text}' has nothing below it", hint=hint)
-        return whole
+        return resolved if whole else None
 
     def _sure(self, draft: TypeDraft, alternative: LinkPath | Lookup, source: NodeSource) -> bool:
         """Whether a path is the layer below, which is there wherever the path leads."""
