@@ -39,8 +39,7 @@ def look(words: int) -> int:
         return MORE
     state[at.NEXT] = before
     made_ptr, type_ptr = ints_at(state[at.TYPE_PTR], types + 1), ints_at(type_ptr_at, types + 1)
-    made, type_ptr[0] = state[at.NODE_AT], 0
-    type_of, vertex, instance = ints_at(made, n), ints_at(made + 4 * n, n), ints_at(made + 8 * n, n)
+    made, nodes, type_ptr[0] = int_table(state[at.NODE_AT], 3, n), int_table(nodes_at, 3, n), 0
     ptr, operand = ints_at(state[at.OPERAND_PTR], n + 1), ints_at(state[at.OPERAND], operands)
     scratch, shift = ints_at(scratch_at, OF_NODE * n), state[at.SHIFT]
     kept, found = number_nodes(
@@ -51,26 +50,20 @@ def look(words: int) -> int:
             long_table(state[at.EQUAL_FACTS], types, _FACTS),
         ),
         (ints_in(state, at.LEAF_ROWS), int_table(state[at.LEAF_KEPT], types, state[at.WIDTH])),
-        (made_ptr, ptr, operand, instance, type_of),
-        ints_at(made, at.ZERO),
+        (made_ptr, ptr, operand, made[2], made[0]),
+        ints_at(nodes_at, at.ZERO),
         bools_at(state[at.EQUAL_APART], types),
         shift,
         scratch,
     )
     state[at.OPERANDS] = compact(
-        (made_ptr, ptr, operand, vertex, instance),
+        (made_ptr, ptr, operand, made[1], made[2]),
         shift,
         scratch,
         ints_at(place_at, n),
-        (
-            type_ptr,
-            ints_at(ptr_at, kept + 1),
-            ints_at(nodes_at, n),
-            ints_at(nodes_at + 4 * n, n),
-            ints_at(nodes_at + 8 * n, n),
-        ),
+        (type_ptr, ints_at(ptr_at, kept + 1), nodes[0], nodes[1], nodes[2]),
     )
-    state[at.MADE], state[at.MADE_AT], state[at.KEPT] = n, made, found
+    state[at.MADE], state[at.MADE_AT], state[at.KEPT] = n, state[at.NODE_AT], found
     state[at.NODES], state[at.NODE_AT], state[at.OPERAND_PTR] = kept, nodes_at, ptr_at
     state[at.TYPE_PTR], state[at.PLACE] = type_ptr_at, place_at
     return FINE
