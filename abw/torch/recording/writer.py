@@ -18,7 +18,7 @@ from abw.torch.recording.standins import Concat, Ints, Stack
 from abw.torch.tracing.products import MaxPair
 from abw.torch.tracing.stages import Reduction, Step, stages
 from abw.torch.tracing.symbols import CannotTrace, Index, K, NeedsFixed, numel
-from abw.torch.tracing.trace import FIRST, Indices, Scores, Trace, Traced, TracedList
+from abw.torch.tracing.trace import FIRST, Indices, Leaf, Scores, Trace, Traced, TracedList
 
 Function = Callable[..., Any]
 
@@ -127,7 +127,12 @@ class _Writer:
                 raise CannotTrace("booleans are used later")
             joined = self._concatenated(x)
             if joined:
-                parts, at = ", ".join(map(self._part, joined)), max(range(len(shape)), key=shape.__getitem__)
+                leaves = [self.trace.leaves[n] for n in joined]  # tensors are copied by whoever reads them
+                texts = [
+                    f"flat[{leaf.what[1]}]" if leaf.what[0] == "tensor" else self._source(leaf, leaf.shape)[0]
+                    for leaf in leaves
+                ]
+                parts, at = ", ".join(texts), max(range(len(shape)), key=shape.__getitem__)
                 return lambda: f"Concat(cells, ({parts},), {(at, len(shape) - 1 - at)!r})"
             self.outputs.append(x)
             return lambda: f"Flags({self._value(x)})" if x.boolean and K not in shape else self._value(x)
@@ -175,49 +180,37 @@ class _Writer:
         return op.args if op.name == "concat" and len(op.shape) == 1 and plain else ()
 
     def _leaves(self, reads: set[int], logical: dict[int, Any]) -> None:
-        cells, returned = self.cells, {o.v.number for o in self.outputs if o.v.number < FIRST}
+        returned = {o.v.number for o in self.outputs if o.v.number < FIRST}
         for n in sorted(reads | returned):
             leaf = self.trace.leaves[n]
             if leaf.kind == "param":
                 raise CannotTrace("a parameter is returned")
-            name, what = f"v{n}", leaf.what
+            name = f"v{n}"
             shape = leaf.shape if n in reads else logical.get(n, leaf.shape)
             self.name[n], self.row[n], self.like[n] = name, leaf.kind == "row", name
-            match what[0]:
-                case "value" | "rows":
-                    self.lines.append(f"{name} = flat[{what[1]}]")
-                    self.classes[n] = what[2]
-                case "table":
-                    rows = self.note("table", cells.rows_of(what[1], shape))
-                    self.lines.append(f"{name} = {rows}[flat[{what[2]}]]")
-                    self.classes[n] = cells.value_class(shape)
-                case "table-rows":
-                    rows = self.note("table", cells.rows_of(what[1], leaf.shape))
-                    self.lines.append(f"{name} = [{rows}[i] for i in flat[{what[2]}]]")
-                    self.classes[n] = cells.value_class(leaf.shape)
-                case "tensor":
-                    self.lines.append(f"{name} = given(flat[{what[1]}])")
-                    self.classes[n] = cells.value_class(what[2])
-                case "tensors":
-                    self.lines.append(f"{name} = [given(t) for t in flat[{what[1]}]]")
-                    self.classes[n] = cells.value_class(what[2])
-                case "zeros":
-                    self.lines.append(f"{name} = cells.zero({what[1]!r})")
-                    self.classes[n] = cells.value_class(what[1])
-                case "mask":
-                    self._mask(n, name, what[1])
+            text, self.classes[n] = self._source(leaf, shape)
+            self.lines.append(f"{name} = {text}")
 
-    def _mask(self, n: int, name: str, p: float) -> None:
-        """What dropout multiplies with, drawn anew at each call."""
-        shape = self.trace.leaves[n].shape
-        self.classes[n] = self.cells.value_class(shape)
-        if not self.row[n]:
-            self.lines.append(f"{name} = given(mask({p!r}, {shape!r}))")
-            return
-        slot = next(leaf.slot for leaf in self.trace.leaves if leaf.slot is not None)
-        self.lines.append(
-            f"{name} = [given(t) for t in mask({p!r}, (len(flat[{slot}]), *{shape!r})).unbind(0)]"
-        )
+    def _source(self, leaf: Leaf, shape: tuple[int, ...]) -> tuple[str, Any]:
+        """What makes the value of a leaf, and its class; of dropout's mask it is drawn anew at each call."""
+        match leaf.what:
+            case ("value" | "rows", slot, cls):
+                return f"flat[{slot}]", cls
+            case ("table" | "table-rows" as kind, weight, slot):
+                rows = self.note("table", self.cells.rows_of(weight, shape))
+                text = f"{rows}[flat[{slot}]]" if kind == "table" else f"[{rows}[i] for i in flat[{slot}]]"
+            case ("tensor", slot, shape):
+                text = f"given(flat[{slot}])"
+            case ("tensors", slot, shape):
+                text = f"[given(t) for t in flat[{slot}]]"
+            case ("zeros", shape):
+                text = f"cells.zero({shape!r})"
+            case ("mask", p) if leaf.kind == "row":
+                slot = next(other.slot for other in self.trace.leaves if other.slot is not None)
+                text = f"[given(t) for t in mask({p!r}, (len(flat[{slot}]), *{shape!r})).unbind(0)]"
+            case (_, p):
+                text = f"given(mask({p!r}, {shape!r}))"
+        return text, self.cells.value_class(shape)
 
     def _reduction(self, step: Reduction) -> None:
         cls, name = self.classes[step.sources[0]], f"v{step.target}"
@@ -267,14 +260,6 @@ class _Writer:
         made = f"map({cell}, {inner})"
         rows = f"list({made})" if len(targets) == 1 else f"map(list, zip(*{made}))"
         self.lines.append(f"{', '.join(targets)} = {rows}")
-
-    def _part(self, n: int) -> str:
-        leaf = self.trace.leaves[n]
-        if leaf.what[0] == "table":
-            return f"{self.note('table', self.cells.rows_of(leaf.what[1], leaf.shape))}[flat[{leaf.what[2]}]]"
-        if leaf.what[0] == "zeros":
-            return f"cells.zero({leaf.what[1]!r})"
-        return f"flat[{leaf.what[1]}]"
 
     def _value(self, x: Traced) -> str:
         n, shape = x.v.number, tuple(x.shape_)

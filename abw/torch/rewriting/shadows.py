@@ -304,12 +304,10 @@ class TorchSpace:
 
     def as_tensor(self, data: Any, dtype: Any = None, device: Any = None) -> Any:
         """`torch.as_tensor`."""
-        if isinstance(data, torch.Tensor | Value | Stack | Concat | Ints) or hasattr(data, "__array__"):
-            return (
-                data
-                if isinstance(data, Value | Stack | Concat | Ints)
-                else torch.as_tensor(data, dtype=dtype)
-            )
+        if isinstance(data, Value | Stack | Concat | Ints):
+            return data
+        if isinstance(data, torch.Tensor) or hasattr(data, "__array__"):
+            return torch.as_tensor(data, dtype=dtype)
         return self.tensor(data, dtype=dtype)
 
     def zeros(self, *shape: Any, dtype: Any = None, size: Any = None, device: Any = None, **kw: Any) -> Any:
@@ -341,11 +339,9 @@ class TorchSpace:
 
     def stack(self, tensors: Any, dim: int = 0, **kw: Any) -> Any:
         """`torch.stack`."""
-        return (
-            tensors.stack(dim)
-            if isinstance(tensors, TracedList)
-            else torch.stack(_listed(tensors), dim, **kw)
-        )
+        if isinstance(tensors, TracedList):
+            return tensors.stack(dim)
+        return torch.stack(_listed(tensors), dim, **kw)
 
     def cat(self, tensors: Any, dim: int = 0, **kw: Any) -> Any:
         """`torch.cat`."""
@@ -381,11 +377,9 @@ class TracedSpace(TorchSpace):
 
     def zeros_like(self, x: Any, **kw: Any) -> Any:
         """`torch.zeros_like`."""
-        return (
-            self.zeros(x.shape, **kw)
-            if isinstance(x, Traced) and K not in x.shape
-            else torch.zeros_like(x, **kw)
-        )
+        if isinstance(x, Traced) and K not in x.shape:
+            return self.zeros(x.shape, **kw)
+        return torch.zeros_like(x, **kw)
 
 
 def _listed(tensors: Any) -> Any:
