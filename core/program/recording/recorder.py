@@ -269,10 +269,9 @@ class Recorder:
 
     def restore(self) -> None:
         """Write to the tape again, from its beginning."""
-        self.write = self._append
-        self._state[_AT] = self._state[_BEGIN] = 0
-        self._state[_LIMIT] = len(self._buffer)
-        self.executed()
+        self.write, state = self._append, self._state
+        state[_AT] = state[_BEGIN] = state[_ROUNDS] = state[_LEFT] = 0
+        state[_LIMIT] = len(self._buffer)
         self.forget()
 
     def value_class(self, net: Owner, shape: tuple[int, ...]) -> type[Value]:

@@ -98,7 +98,7 @@ class BatchRunner:
     def _decided(self, more: int = 0) -> Iterator[None]:
         """Run all programs to their ends; what nobody asks for is not computed.
 
-        Yield when all wait or have ended, up to so many times `more` not.
+        It yields when all wait or have ended; of rounds that follow on each other, after so many `more`.
         """
         while self._waiting:
             tasks, found = self._answered()
@@ -289,7 +289,8 @@ class BatchRunner:
                 at += 1
         finally:
             self._going, recorder.asking.value = (), CLOSED
-            self.engine.catch_up(recorder)
+            if recorder.left != more:
+                self.engine.catch_up(recorder)
         if gone:
             tasks = [task for i, task in enumerate(tasks) if i not in gone]
             asks = [ask for i, ask in enumerate(asks) if i not in gone]

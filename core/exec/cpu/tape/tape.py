@@ -271,7 +271,8 @@ class CompiledTape(PlannedTape):
 
     def seconds(self) -> float:
         """How long rounds took since the last call, where there is such a clock."""
-        taken, self._words[at.NANOSECONDS] = float(self._words[at.NANOSECONDS]), 0
+        if taken := int(self._words[at.NANOSECONDS]):
+            self._words[at.NANOSECONDS] = 0
         return 1e-9 * taken
 
     @property
