@@ -33,7 +33,7 @@ BUDGETS = {
     "core/plan": (1_320, 10_550),
     "core/policy": (5_155, 38_700),
     "core/program": (5_265, 34_050),
-    "core/run": (9_535, 80_700),  # one pass: equal nodes, growing models to the end, runs and their observers
+    "core/run": (9_540, 80_750),  # one pass: equal nodes, growing models to the end, runs and their observers
     "core/scale": (1_010, 6_950),
     "core/script": (985, 7_050),
     "core/serve": (3_110, 21_400),

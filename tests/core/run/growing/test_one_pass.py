@@ -242,3 +242,27 @@ def test_lists_of_the_data_are_followed_the_ordinary_way(tmp_path: Path) -> None
     made = load(deciding("torch-childsum", tmp_path), threads=1, policy="critical", allow_outside=True)
     said = refusal(made.spec, made._networks, made._ready())
     assert said == "types after growth follow 'children', which has no compiled stage there"
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_reductions_that_no_type_reads_are_left_to_the_ordinary_way(read: bool, tmp_path: Path) -> None:
+    """The only value of a list stands for its sum, in an arena that is not the sum's own."""
+    text = (ROOT / "specs/greedy.yaml").read_text().replace("most: 20", "most: 1")
+    total = "  total: {per: instance, sum: {s: step.decoder.h}}\n"
+    cell = f"{ROOT}/specs/cells/linear.yaml"
+    total += (
+        f"  end: {{per: instance, cell: {cell}, dims: {{in: hidden, out: 3}}, inputs: {{x: total.s}}}}\n"
+        if read
+        else ""
+    )
+    text = text.replace("outputs: {", f"{total}outputs: {{total: total.s, ")
+    for there in ("cells", "data"):
+        text = text.replace(f"{there}/", f"{ROOT}/specs/{there}/")
+    (tmp_path / "greedy.yaml").write_text(text.replace(f"{ROOT}/specs/{ROOT}", f"{ROOT}"))
+    made = load(tmp_path / "greedy.yaml", threads=1, policy="critical", allow_outside=True)
+    some: list[object] = [*texts("greedy")]
+    said = refusal(made.spec, made._networks, made._ready())
+    assert said == ("" if read else "the model grows, and an output is a reduction that no type reads")
+    for _ in range(3):
+        same(made(some), ordinary(made, some))
+    assert (made._passes.made is not None) == read
