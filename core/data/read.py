@@ -26,7 +26,12 @@ from abw.core.ir.formats import FORMATS
 from abw.core.ir.schema import Schema
 
 # The readers of formats without options.
-_READERS = {"trees": read_trees, "lattice": read_lattices, "pairs": read_pairs, "plans": read_plans}
+_READERS = {
+    "trees": read_trees,
+    "lattice": read_lattices,
+    "plans": read_plans,
+    "pairs": read_pairs,
+}
 
 
 class Options(TypedDict, total=False):
