@@ -201,6 +201,7 @@ def test_new_weights_are_taken_without_losing_a_request(tmp_path: Path, how: str
                 (one,) = {line["weights"] for line in reply.lines}  # never of both
                 seen.append(one)
 
+        await server.until("abw_engines", 2)  # both have read the weights
         clients = [asyncio.create_task(client()) for _ in range(4)]
         weights.write_text("bad")
         reply = await server.ask("/v1/models/stub/load", b"")
