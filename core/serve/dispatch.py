@@ -138,12 +138,16 @@ class Dispatcher:
         await asyncio.shield(self._loader)
 
     async def _load(self) -> None:
-        new = Fleet(self._plan, self)
-        try:
-            await new.started()
-        except BaseException:
-            new.end()
-            raise
+        while True:
+            new = Fleet(self._plan, self)
+            try:
+                await new.started()
+            except BaseException:
+                new.end()
+                raise
+            if not new.changed:
+                break
+            new.end()  # its engines may have read different files
         before, self._fleet = self._fleet, new
         self.about = new.about
         self._retired.append(before)
@@ -203,6 +207,10 @@ class Dispatcher:
                 self.metrics.wrong += wrong
                 self._settle(piece, Reply(status, bodies[at : at + size], json_bytes))
             at += size
+
+    def runs(self, fleet: Fleet) -> bool:
+        """Whether a fleet is the one that gets requests."""
+        return fleet is self._fleet
 
     def opened(self, link: Link) -> None:
         """Give an engine that is free its next mini-batch; one whose weights are old ends."""

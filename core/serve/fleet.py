@@ -37,6 +37,9 @@ class Owner(Protocol):
     def hear(self, link: Link, said: Any, bodies: bytes) -> None:  # noqa: ANN401 (what JSON holds)
         """Take a message of an engine."""
 
+    def runs(self, fleet: Fleet) -> bool:
+        """Whether a fleet is the one that gets requests."""
+
     def opened(self, link: Link) -> None:
         """Note that an engine gets requests from now on."""
 
@@ -45,6 +48,9 @@ class Owner(Protocol):
 
     def died(self) -> None:
         """Note that an engine has ended unexpectedly."""
+
+    async def load(self) -> None:
+        """Replace all engines by ones that read the files as they are now. Raises AbwError."""
 
 
 class Fleet:
@@ -63,6 +69,8 @@ class Fleet:
         self._links: dict[int, Link] = {}
         self._ended: list[Link] = []
         self._retired = False
+        self._files = plan.loading.files()
+        self._renewal = asyncio.Lock()
         self._permits = asyncio.Semaphore(plan.engines)
         self._changed = asyncio.Event()  # set whenever an engine is ready, or all have failed
         self._first = asyncio.Event()  # set once an engine was ready: what it has compiled is on disk
@@ -75,6 +83,11 @@ class Fleet:
             await self._changed.wait()
             if self.failed is not None:
                 raise self.failed
+
+    @property
+    def changed(self) -> bool:
+        """Whether an engine that starts now would read other files than the first one did."""
+        return self._plan.loading.files() != self._files
 
     @property
     def gone(self) -> bool:
@@ -123,6 +136,11 @@ class Fleet:
         while not self._retired:
             link = self._links[n] = Link(self._owner.hear)
             try:
+                if self._owner.runs(self) and self.changed:  # engines that answer one request have one model
+                    async with self._renewal:
+                        if not self._retired:
+                            await self._owner.load()
+                    continue
                 about = await link.start(
                     self._plan.loading, self._plan.limits, self._plan.module or self._plan.loading.module
                 )

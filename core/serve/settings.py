@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,16 @@ class Loading:
         """The settings of a spec, as arguments of `abw.load`."""
         found = asdict(self)
         return {name: found[name] for name in found.keys() - {"target", "format"} if found[name] is not None}
+
+    def files(self) -> list[tuple[int, int, int]]:
+        """What changes when the spec, the program or the weights are written again: inodes, times, sizes."""
+        found = []
+        for name in (self.target, self.target.rpartition(":")[0], self.weights or ""):
+            with suppress(OSError):
+                at = Path(name).stat()
+                if stat.S_ISREG(at.st_mode):
+                    found.append((at.st_ino, at.st_mtime_ns, at.st_size))
+        return found
 
     @property
     def module(self) -> str:

@@ -231,6 +231,43 @@ def test_new_weights_are_taken_without_losing_a_request(tmp_path: Path, how: str
     assert "new" not in seen[: seen.index("new")] if "new" in seen else True
 
 
+def test_an_engine_that_dies_after_weights_have_changed_never_answers_beside_old_ones(tmp_path: Path) -> None:
+    weights, written = tmp_path / "weights", tmp_path / "written"
+    weights.write_text("old")
+    several = "\n".join("abcdefghij" * 3)
+
+    def write(text: str) -> None:
+        written.write_text(text)
+        written.replace(weights)
+
+    async def ask(server: Server) -> None:
+        async def once() -> str:
+            reply = await server.predict(several)
+            (one,) = {line["weights"] for line in reply.lines}
+            return str(one)
+
+        await server.until("abw_engines", 2)
+        assert await once() == "old"
+        write("new")
+        assert await once() == "old"
+        os.kill(server.engines[0], signal.SIGKILL)
+        for _ in range(1000):
+            if await once() == "new":
+                break
+        assert await server.metric("abw_loads_total") == 1
+        await server.until("abw_engines", 2)
+        write("bad")
+        os.kill(server.engines[0], signal.SIGKILL)
+        await server.until("abw_engine_restarts_total", 2)
+        assert {await once() for _ in range(20)} == {"new"}
+
+    limits = {"timeout": 60.0, "batch": 8}
+    with repeating(tmp_path, seconds=0.001, weights=str(weights), engines=2, limits=limits) as server:
+        asyncio.run(ask(server))
+        assert "an engine could not be replaced: the weights are bad" in server.log.read_text()
+        assert "Traceback" not in server.log.read_text()
+
+
 def test_several_models_by_name(tmp_path: Path) -> None:
     async def ask(server: Server) -> None:
         for path, model in (
