@@ -107,17 +107,16 @@ def _sample(model: Model, skip_bad: bool) -> tuple[Instances, int]:
 
 def _timeline(executor: Executor, options: RunOptions) -> Timeline:
     """The observer of time. Errors: AbwError if the executor cannot measure it."""
-    profiler = executor.profiler if options.profile else None
-    recorder = executor.profiler if options.trace or options.profile else None
+    profiler = executor.profiler if options.profile or options.trace else None
     refused = {
-        "--profile": options.profile and not profiler and "cannot say where its time goes",
-        "--trace": options.trace and not recorder and "notes no batches",
+        "--profile": options.profile and "cannot say where its time goes",
+        "--trace": options.trace and "notes no batches",
     }
     for option, why in refused.items():
-        if why:
+        if why and not profiler:
             hint = f"{option} needs --executor cpu, with kernels ir"
             raise AbwError(f"executor '{executor.name}' {why}", hint=hint, exit_code=2)
-    return Timeline(profiler, recorder, options.trace, keep=options.keep)
+    return Timeline(profiler, options.trace, sampled=options.profile, keep=options.keep)
 
 
 def _require_targets(model: Model, options: RunOptions) -> None:

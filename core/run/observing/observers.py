@@ -88,38 +88,38 @@ def usual_observers(options: CommonOptions, policy: str) -> list[Observer[Any]]:
 class Timeline(Observer[RanModel]):
     """Records where an executor's time goes: a profile, a trace, and when each batch was executed.
 
-    `trace`: the file of the trace. `keep`: whether times are kept in the run's folder.
+    `trace`: the file of the trace. `sampled`: whether there is a profile. `keep`: whether times are kept in
+    the run's folder.
     """
 
-    def __init__(
-        self, profiler: Profiler | None, recorder: Profiler | None, trace: Path | None, *, keep: bool
-    ) -> None:
-        self.profiler, self.recorder, self.trace, self.keep = profiler, recorder, trace, keep
+    def __init__(self, profiler: Profiler | None, trace: Path | None, *, sampled: bool, keep: bool) -> None:
+        self.profiler, self.trace, self.keep = profiler, trace, keep
+        self.sampled = profiler if sampled else None
 
     def measure(self, clock: Clock, network: Network) -> None:
         """Begin to measure, by the clock and network of the run."""
         self.clock, self.network = clock, network
+        if self.sampled:
+            self.sampled.measure()
         if self.profiler:
-            self.profiler.measure()
-        if self.recorder:
-            self.recorder.record(TRACED)
+            self.profiler.record(TRACED)
 
     def begin(self, folder: Path) -> None:
         """Forget the runs that chose the mini-batch."""
-        if self.recorder:
-            self.recorder.record(TRACED)
+        if self.profiler:
+            self.profiler.record(TRACED)
 
     def read(self, ran: RanModel) -> None:
         """Sample the plan that was run last."""
-        if self.profiler:
-            self.profiler.sample(ran.batch.plan)
+        if self.sampled:
+            self.sampled.sample(ran.batch.plan)
 
     def report(self, report: dict[str, Any], folder: Path) -> None:
         """Report the profile; write the trace and the times. Errors: AbwError if they cannot be written."""
-        noted = self.recorder.recorded() if self.recorder else []
+        noted = self.profiler.recorded() if self.profiler else []
         if self.trace and isinstance(self.clock, SpanClock):
             write_trace(self.trace, report, self.clock.spans, noted, self.network)
-        report["profile"] = self.profiler and self.profiler.profile().document()
+        report["profile"] = self.sampled and self.sampled.profile().document()
         if self.keep and not (report["in_pieces"] or report["growth"]):
             save_times(folder, noted[: report["kept"]])  # else runs of plans are no mini-batches
 
