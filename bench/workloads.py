@@ -18,13 +18,13 @@ from abw.core.exec.params import Params, init_params
 from abw.core.exec.registry import executor_of
 from abw.core.exec.trained import load_weights, make_params
 from abw.core.graph.dag import Dag
+from abw.core.graph.equal.consing import DedupMode
 from abw.core.graph.graph import Graph
 from abw.core.ir.model import Model
 from abw.core.plan.plan import Plan, plan
 from abw.core.policy.registry import CHOSEN, LEARNED, get_policy
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.policy.schedule import Policy
-from abw.core.run.dedup import DedupMode
 from abw.core.run.learning import Asked, choose_from, train
 from abw.core.run.minibatches import MiniBatch, planned
 from abw.core.run.options import PRESETS, Preset

@@ -36,6 +36,7 @@ from abw.core.data.derive import conform
 from abw.core.data.instances import Instances
 from abw.core.exec.precision import PRECISIONS, Precision
 from abw.core.exec.trained import load_weights, make_params
+from abw.core.graph.equal.consing import DedupMode
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, LayoutName
 from abw.core.loaded import Floats as Floats
@@ -44,7 +45,6 @@ from abw.core.loaded import prepared, require_known
 from abw.core.policy.registry import CHOSEN, LEARNED, require_name
 from abw.core.policy.schedule import Policy
 from abw.core.run.checks import refuse_weights
-from abw.core.run.dedup import DedupMode
 from abw.core.run.hoisting import hoist_where_it_pays, may_hoist
 from abw.core.run.learning import SUMMARIES, Choice
 from abw.core.run.observing.footprint import require_weights

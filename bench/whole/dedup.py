@@ -24,11 +24,11 @@ from abw.bench.whole.e2e import texts_of
 from abw.bench.workloads import CASES, Case, files_of, ready
 from abw.core.base.errors import AbwError
 from abw.core.base.progress import Clock
+from abw.core.graph.equal.consing import DedupMode
 from abw.core.graph.equal.dedup import dedup as without_equal
 from abw.core.graph.equal.numbering import keys_of
 from abw.core.ir.model import Model
 from abw.core.policy.registry import get_policy
-from abw.core.run.dedup import DedupMode
 from abw.core.run.hoisting import hoist_where_it_pays, hoisted_types
 from abw.core.run.minibatches import run_all
 from abw.core.run.onepass.onepass import Passes

@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.graph.equal.consing import LEAST_NODES as LEAST_NODES
-from abw.core.graph.equal.consing import LOOKED_AT as LOOKED_AT
-from abw.core.graph.equal.consing import Consing, Patience, worth
-from abw.core.graph.equal.consing import DedupMode as DedupMode
+from abw.core.graph.equal.consing import LEAST_NODES, LOOKED_AT, Consing, Patience, worth
 from abw.core.graph.equal.dedup import dedup
 from abw.core.graph.equal.leaves import Leaves
 from abw.core.graph.equal.numbering import Keys, keys_of

@@ -10,12 +10,12 @@ from abw.core.cell.hoist import hoist
 from abw.core.data.instances import Instances
 from abw.core.exec.lower.rows import row_floats
 from abw.core.exec.precision import Precision
+from abw.core.graph.equal.consing import LEAST_NODES, DedupMode
 from abw.core.graph.equal.dedup import dedup
 from abw.core.graph.equal.numbering import keys_of
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity
 from abw.core.plan.arenas import arenas_of
-from abw.core.run.dedup import LEAST_NODES, DedupMode
 from abw.core.run.workload import open_networks, open_workload
 
 # Floating-point operations a second of a core in products; the seconds that a byte of a hoisted product takes

@@ -13,10 +13,10 @@ from abw.core.base.errors import AbwError
 from abw.core.base.files import file_digest, file_hash
 from abw.core.data.feed import STDIN, Section
 from abw.core.data.shards import Index, index_of
+from abw.core.graph.equal.consing import DedupMode
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity, LayoutName
 from abw.core.policy.registry import CHOSEN
-from abw.core.run.dedup import DedupMode
 from abw.core.run.hoisting import hoisted_types
 from abw.core.run.learning import Asked, Choice
 from abw.core.run.workload import Networks, open_networks

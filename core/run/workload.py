@@ -28,6 +28,7 @@ from abw.core.graph.bytecode import Bytecode, program_of
 from abw.core.graph.cells import cell_network
 from abw.core.graph.construct import construct
 from abw.core.graph.dag import Dag
+from abw.core.graph.equal.consing import LEAST_NODES, DedupMode
 from abw.core.graph.equal.leaves import Leaves, with_leaves
 from abw.core.graph.equal.numbering import keys_of
 from abw.core.graph.fuse import Fusion, fuse, fuse_network
@@ -42,7 +43,7 @@ from abw.core.ir.phases import phases_of
 from abw.core.policy.launches import by_type
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy, Schedule
-from abw.core.run.dedup import LEAST_NODES, Deduplicator, DedupMode
+from abw.core.run.dedup import Deduplicator
 from abw.core.run.growing.grow import grow
 from abw.core.spec.load import Overrides, load_model
 

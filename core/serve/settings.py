@@ -11,7 +11,7 @@ from typing import Any
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.precision import Precision
-from abw.core.run.dedup import DedupMode
+from abw.core.graph.equal.consing import DedupMode
 
 
 @dataclass(frozen=True, slots=True)

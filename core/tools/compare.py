@@ -14,6 +14,7 @@ from abw.core.base.files import refuse_overwrite
 from abw.core.base.progress import Progress, Quiet
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
+from abw.core.graph.equal.consing import DedupMode
 from abw.core.graph.group import Groups, group_types
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity
@@ -26,7 +27,6 @@ from abw.core.policy.registry import CHOSEN, COSTED, LEARNED, NAMES, REVERSED, g
 from abw.core.policy.schedule import Policy
 from abw.core.policy.search.search import Search
 from abw.core.policy.tightbounds import tight_bound
-from abw.core.run.dedup import DedupMode
 from abw.core.run.learning import TRAIN_LIMIT, TRIALS, Asked, Choice, choose_from, named_policy, train
 from abw.core.run.workload import (
     Workload,

@@ -22,6 +22,7 @@ from abw.core.base.progress import Progress
 from abw.core.exec.interface import Executed
 from abw.core.graph.bounds import heights, lower_bound, tallest
 from abw.core.graph.dag import Dag
+from abw.core.graph.equal.consing import DedupMode
 from abw.core.graph.fuse import fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import group_types
@@ -30,7 +31,6 @@ from abw.core.ir.network import Granularity
 from abw.core.policy.registry import get_policy
 from abw.core.policy.schedule import Schedule
 from abw.core.policy.tightbounds import partition_bound
-from abw.core.run.dedup import DedupMode
 from abw.core.run.hoisting import hoisted_types
 from abw.core.run.learning import Choice, named_policy
 from abw.core.run.minibatches import history_again

@@ -23,6 +23,7 @@ from abw.core.exec.trained import load_weights, match, needs, problems_of, read_
 from abw.core.graph.bind import only
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.construct import construct
+from abw.core.graph.equal.consing import DedupMode
 from abw.core.graph.equal.leaves import leaf_types
 from abw.core.graph.graph import Graph
 from abw.core.ir.growth import Decision
@@ -34,7 +35,6 @@ from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import CHOSEN, get_policy
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy
-from abw.core.run.dedup import DedupMode
 from abw.core.run.hoisting import hoist_where_it_pays, hoisted_types, may_hoist
 from abw.core.run.learning import Asked, kept_policy
 from abw.core.run.minibatches import TOGETHER

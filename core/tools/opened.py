@@ -8,11 +8,11 @@ from typing import Any
 
 from abw.core.base.progress import Progress, Quiet
 from abw.core.data.instances import Instances
+from abw.core.graph.equal.consing import DedupMode
 from abw.core.graph.graph import Graph
 from abw.core.ir.model import Model
 from abw.core.ir.network import Granularity
 from abw.core.policy.schedule import Schedule
-from abw.core.run.dedup import DedupMode
 from abw.core.run.hoisting import hoist_where_it_pays, may_hoist
 from abw.core.run.learning import Asked, Choice, Learned, chosen_policy, kept_policy
 from abw.core.run.workload import Workload, load_workload, open_model, read_instances

@@ -21,8 +21,8 @@ from abw.core.base.progress import Progress, Quiet
 from abw.core.data.instances import Instances
 from abw.core.data.tensors import words_in
 from abw.core.exec.trained import load_weights, make_params
+from abw.core.graph.equal.consing import DedupMode
 from abw.core.ir.model import Model
-from abw.core.run.dedup import DedupMode
 from abw.core.run.learning import Asked, policy_of
 from abw.core.run.observing.footprint import require_weights
 from abw.core.run.run import versions

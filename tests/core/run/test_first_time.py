@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from abw.core.graph.equal.consing import LEAST_NODES
 from abw.core.graph.graph import Graph
 from abw.core.run import pipeline
-from abw.core.run.dedup import LEAST_NODES, Deduplicator
+from abw.core.run.dedup import Deduplicator
 from abw.core.run.pipeline import FIRST_TIME, RunOptions, run
 from abw.core.spec.load import Overrides
 

@@ -14,8 +14,8 @@ import abw
 from abw.core.base.progress import Quiet
 from abw.core.cell.hoist import hoist
 from abw.core.data.instances import Instances
+from abw.core.graph.equal.consing import DedupMode
 from abw.core.ir.model import Model
-from abw.core.run.dedup import DedupMode
 from abw.core.run.hoisting import hoist_where_it_pays, hoisted_types, may_hoist
 from abw.core.run.options import RunOptions
 from abw.core.run.pipeline import run

@@ -8,8 +8,8 @@ from shutil import copytree
 
 from abw.core.data.instances import Instances
 from abw.core.exec.trained import make_params
+from abw.core.graph.equal.consing import DedupMode
 from abw.core.policy.registry import get_policy
-from abw.core.run.dedup import DedupMode
 from abw.core.run.workload import Workload, open_model, open_networks, open_workload, read_instances
 from abw.core.spec.load import Overrides
 from abw.core.train.learner import Learner

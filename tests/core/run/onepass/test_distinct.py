@@ -21,11 +21,12 @@ from abw.core.base.errors import AbwError
 from abw.core.base.progress import Clock
 from abw.core.exec.params import init_params
 from abw.core.exec.registry import get_executor
+from abw.core.graph.equal.consing import DedupMode
 from abw.core.plan.check import check_plan
 from abw.core.policy.check import check_schedule
 from abw.core.policy.registry import get_policy
 from abw.core.run.checks import compare_with_reference
-from abw.core.run.dedup import TRUST, Deduplicator, DedupMode
+from abw.core.run.dedup import TRUST, Deduplicator
 from abw.core.run.minibatches import Passed, planned
 from abw.core.run.onepass import workspace
 from abw.core.run.onepass.onepass import Passes
