@@ -18,14 +18,13 @@ from tests.pages.reference import reference
 
 
 def operation() -> None:
-    """hardtanh in every executor; in the kernels written as IR both by their own code and by its steps."""
+    """hardtanh in every executor; in the executor cpu both by its own code and by its steps."""
     executors: dict[str, Executor] = {
         "reference": get_executor("reference"),
         "blas": get_executor("blas"),
-        "ir": get_executor("cpu", kernels="ir"),
-        "njit": get_executor("cpu", kernels="njit"),
+        "cpu": get_executor("cpu"),
         "cuda": CudaExecutor(SimulatedDevice(), "batch"),
-        "steps": get_executor("cpu", kernels="ir"),
+        "steps": get_executor("cpu"),
     }
     planned, params = functions(EDGES, ["hardtanh"])
     expected = np.clip(np.array(EDGES, np.float32), -1, 1)[:, None]

@@ -77,7 +77,7 @@ def run(folder: Path, *words: str) -> str:
 
 def test_the_operation_is_right_in_every_executor_and_the_data_are_read(extended: Path) -> None:
     right = run(extended, "-m", "tests.extended").split()
-    assert right == ["reference", "blas", "ir", "njit", "cuda", "steps", "series"]
+    assert right == ["reference", "blas", "cpu", "cuda", "steps", "series"]
 
 
 def test_policy_format_and_executor_can_be_named(extended: Path) -> None:

@@ -116,10 +116,6 @@ class Execution:
         "How executor cuda launches: each step of a batch, or a whole plan at once.", shown="auto"
     )
     no_tensor_cores: bool = options.NO_TENSOR_CORES
-    kernels: Literal["ir", "njit"] | None = option(
-        "Kernels of executor cpu: LLVM IR, or plain numba, which is slower and more portable.",
-        shown="ir on x86-64 and AArch64, otherwise njit",
-    )
     precision: options.PrecisionName | None = options.PRECISION
     threads: int | None = options.THREADS
     verify: bool = flag("Check schedules and plans, and compare every node with the reference.")
@@ -144,7 +140,7 @@ class Execution:
     @property
     def overrides(self) -> dict[str, object]:
         """The executor's own options (`get_executor`)."""
-        said = {name: getattr(self, name) for name in ("kernels", "precision", "scheme")}
+        said = {name: getattr(self, name) for name in ("precision", "scheme")}
         said["tensor_cores"] = False if self.no_tensor_cores else None
         return {name: value for name, value in said.items() if value is not None}
 

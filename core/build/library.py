@@ -24,7 +24,7 @@ from abw.core.base.errors import AbwError
 from abw.core.base.files import write_bytes, write_text
 from abw.core.build.machine import Loop, Machine, machine_code
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.target import MACHINE, Target, TargetName, get_target
+from abw.core.exec.cpu.target import IS_AARCH64, Target, TargetName, get_target
 from abw.core.exec.params import Params
 from abw.core.exec.precision import Precision
 from abw.core.ir.cell import Shape
@@ -242,7 +242,7 @@ def c_compiler() -> list[str]:
 def _target(name: BuildTarget) -> Target:
     """A target. Errors: AbwError where this machine cannot run what is built for it."""
     best = get_target(None if name == "native" else name)
-    if name == "native" or MACHINE == "aarch64":
+    if name == "native" or IS_AARCH64:
         return best
     cpu, features = _FAMILIES[name]
     return replace(best, cpu=cpu, features=features)

@@ -6,10 +6,9 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from abw.core.base.files import DRAFT, replacing
 
@@ -21,7 +20,7 @@ LIMIT = 256 * 2**20
 # Seconds after which a draft is one that its process never finished.
 ABANDONED = 3600.0
 
-_NAME = re.compile(rf"((abw_njit_)?[0-9a-f]{{32}})\.|{re.escape(DRAFT)}")
+_NAME = re.compile(rf"[0-9a-f]{{32}}\.|{re.escape(DRAFT)}")
 
 
 def kernels_folder() -> Path:
@@ -53,14 +52,9 @@ def read_cache(path: Path) -> bytes | None:
     code = content[len(MAGIC) + 32 :]
     if content != MAGIC + hashlib.sha256(code).digest() + code:
         return None
-    used(path)
-    return code
-
-
-def used(path: Path) -> None:
-    """Note that a file is of use now."""
     with suppress(OSError):
-        os.utime(path)
+        os.utime(path)  # it is of use now
+    return code
 
 
 def write_cache(path: Path, code: bytes) -> None:
@@ -74,25 +68,25 @@ def write_cache(path: Path, code: bytes) -> None:
         evict(path.parent)
 
 
-@dataclass(slots=True)
-class CacheEntry:
-    """The files of one piece of code: when one of them was last used, and their bytes."""
+class CacheEntry(NamedTuple):
+    """A file of machine code, or a draft of one: when it was last used, and its bytes."""
 
-    last: float = 0.0
-    size: int = 0
-    files: list[Path] = field(default_factory=list)
+    last: float
+    size: int
+    path: Path
 
 
 def contents(folder: Path) -> list[CacheEntry]:
     """What a folder keeps, the least recently used first. Files of others are left out."""
-    entries: dict[str, CacheEntry] = {}
-    for path, size, last in _files(folder):
-        if name := _NAME.match(path.name):
-            kept = entries.setdefault(name[1] or path.name, CacheEntry())
-            kept.last = max(kept.last, last)
-            kept.size += size
-            kept.files.append(path)
-    return sorted(entries.values(), key=lambda kept: kept.last)
+    entries: list[CacheEntry] = []
+    with suppress(OSError):
+        for path in folder.iterdir():
+            # another process may have deleted it by now
+            with suppress(OSError):
+                if _NAME.match(path.name):
+                    about = path.stat()
+                    entries.append(CacheEntry(about.st_mtime, about.st_size, path))
+    return sorted(entries)
 
 
 def evict(folder: Path, limit: int | None = None) -> None:
@@ -105,20 +99,7 @@ def evict(folder: Path, limit: int | None = None) -> None:
     over = sum(kept.size for kept in everything) - (LIMIT if limit is None else limit)
     now = time.time()
     for kept in everything:
-        draft = kept.files[0].name.startswith(DRAFT)
-        if now - kept.last > ABANDONED if draft else over > 0:
+        if now - kept.last > ABANDONED if kept.path.name.startswith(DRAFT) else over > 0:
             over -= kept.size
-            for path in kept.files:
-                with suppress(OSError):
-                    path.unlink(missing_ok=True)
-
-
-def _files(folder: Path) -> Iterator[tuple[Path, int, float]]:
-    """The files with their bytes and their time: ours lie in the folder, numba's in one below."""
-    for place in (folder, folder / "__pycache__"):
-        with suppress(OSError):
-            for path in place.iterdir():
-                # another process may have deleted it by now
-                with suppress(OSError):
-                    about = path.stat()
-                    yield path, about.st_size, about.st_mtime
+            with suppress(OSError):
+                kept.path.unlink(missing_ok=True)

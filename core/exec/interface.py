@@ -316,7 +316,7 @@ def refuse_halves(executor: str) -> AbwError:
     """The error of executors that cannot stop amid a plan."""
     return AbwError(
         f"executor '{executor}' runs a plan as a whole: training stops in its middle, for the loss",
-        hint="--executor cpu, with kernels ir, or --executor reference",
+        hint="--executor cpu or --executor reference",
         exit_code=2,
     )
 
@@ -326,6 +326,6 @@ def refuse_threads(executor: str, threads: int | None) -> None:
     if threads is not None and threads > 1:
         raise AbwError(
             f"executor '{executor}' shares no run among threads",
-            hint="several threads need --executor cpu, with kernels ir, or --executor blas",
+            hint="several threads need --executor cpu or --executor blas",
             exit_code=2,
         )

@@ -9,13 +9,10 @@ from typing import Any, Literal
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.exec.blas.executor import BlasExecutor
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.target import KNOWN
 from abw.core.exec.interface import OVERLAPPING, USUAL, Abilities, Executor
 from abw.core.exec.precision import Precision
 from abw.core.exec.reference import ReferenceExecutor
 
-# What the kernels of the executor cpu are written in.
-KernelsName = Literal["ir", "njit"]
 # How the executor cuda launches.
 SchemeName = Literal["auto", "batch", "plan"]
 
@@ -27,9 +24,8 @@ class NoOptions:
 
 @dataclass(frozen=True, slots=True)
 class CpuOptions:
-    """`kernels`: None is IR where that was ever tried, else njit. `precision`: of the weights of products."""
+    """`precision`: of the weights of products."""
 
-    kernels: KernelsName | None = None
     precision: Precision = "float32"
 
 
@@ -58,20 +54,6 @@ class Entry:
     flag: str = "--executor"
 
 
-def _cpu(options: CpuOptions) -> Executor:
-    if (options.kernels or ("ir" if KNOWN else "njit")) == "njit":
-        if options.precision != "float32":
-            raise AbwError(
-                f"kernels njit have weights of float32 alone, not of {options.precision}",
-                hint="--kernels ir",
-                exit_code=2,
-            )
-        from abw.core.exec.cpu.njit.executor import NjitExecutor
-
-        return NjitExecutor()
-    return CpuExecutor(precision=options.precision)
-
-
 def _cuda(options: CudaOptions) -> Executor:
     """On the first GPU."""
     from abw.core.exec.cuda.available import open_device
@@ -95,7 +77,10 @@ EXECUTORS: dict[str, Entry] = {
         lambda _: BlasExecutor(),
     ),
     "cpu": Entry(
-        "the default: one fused kernel for each cell, on all cores", _cpu, CpuExecutor.abilities, CpuOptions
+        "the default: one fused kernel for each cell, on all cores",
+        lambda options: CpuExecutor(precision=options.precision),
+        CpuExecutor.abilities,
+        CpuOptions,
     ),
     "cuda": Entry("an NVIDIA GPU", _cuda, OVERLAPPING, CudaOptions, "--device"),
 }

@@ -114,7 +114,7 @@ def _timeline(executor: Executor, options: RunOptions) -> Timeline:
     }
     for option, why in refused.items():
         if why and not profiler:
-            hint = f"{option} needs --executor cpu, with kernels ir"
+            hint = f"{option} needs --executor cpu"
             raise AbwError(f"executor '{executor.name}' {why}", hint=hint, exit_code=2)
     return Timeline(profiler, options.trace, sampled=options.profile, keep=options.keep)
 

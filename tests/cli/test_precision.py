@@ -60,7 +60,6 @@ def test_programs_take_it(abw: Abw, tmp_path: Path) -> None:
     [
         (("--executor", "blas"), "executor 'blas' has no choice of precisions"),
         (("--executor", "reference"), "executor 'reference' has no choice of precisions"),
-        (("--kernels", "njit"), "kernels njit have weights of float32 alone, not of int8"),
     ],
 )
 def test_who_has_none_says_so(abw: Abw, options: tuple[str, ...], said: str) -> None:

@@ -76,23 +76,12 @@ def test_profile_is_of_the_executor_cpu(abw: Abw, executor: str) -> None:
     assert "--executor cpu" in done.err
 
 
-def test_kernels_are_chosen_for_the_executor_cpu(abw: Abw) -> None:
-    done = abw(*SMALL, "--kernels", "njit", "--executor", "blas")
-    assert done.code == 2
-    assert "executor 'blas' has no choice of kernels" in done.err
-    done = abw(*SMALL, "--kernels", "njit", "--profile")
-    assert done.code == 2
-    assert "with kernels ir" in done.err
-    assert abw(*SMALL, "--kernels", "ir", "--json").json()["kernels"] == "ir"
-
-
-@pytest.mark.parametrize("chosen", [("--executor", "reference"), ("--kernels", "njit")])
-def test_threads_are_refused_where_a_run_is_not_shared(abw: Abw, home: Path, chosen: tuple[str, ...]) -> None:
-    done = abw(*SMALL, *chosen, "--threads", "2")
+def test_threads_are_refused_where_a_run_is_not_shared(abw: Abw, home: Path) -> None:
+    done = abw(*SMALL, "--executor", "reference", "--threads", "2")
     assert done.code == 2
     assert "shares no run among threads" in done.err and "--executor blas" in done.err
     assert not list(home.glob("runs/[0-9]*"))
-    assert abw(*SMALL, *chosen, "--threads", "1").code == 0
+    assert abw(*SMALL, "--executor", "reference", "--threads", "1").code == 0
 
 
 @pytest.mark.parametrize(
@@ -156,8 +145,6 @@ def test_kernels_are_shown_of_a_type_or_of_all(abw: Abw) -> None:
     ]  # fmt: skip
     assert one.out.strip() in every.out
     assert abw(*SMALL, "--show-kernels").out == every.out
-    plain = abw(*SMALL, "--show-kernels", "tag", "--kernels", "njit")
-    assert "def kernel" in plain.out and "define " not in plain.out
 
 
 def test_kernels_that_are_not_there_are_told(abw: Abw, home: Path) -> None:

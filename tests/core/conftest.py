@@ -9,7 +9,6 @@ import pytest
 from abw.core.exec.cpu import launch, partition
 from abw.core.exec.cpu.llvm import compiled
 from abw.core.exec.cpu.team import Team
-from tests.core.exec.interpreted import njit_interpreted
 
 # the level of users
 OPTIMISED = compiled.LEVEL
@@ -30,13 +29,6 @@ def quickly_compiled() -> Iterator[None]:
 def optimised(monkeypatch: pytest.MonkeyPatch) -> None:
     """LLVM optimises kernels as it does for users."""
     monkeypatch.setattr(compiled, "LEVEL", OPTIMISED)
-
-
-@pytest.fixture
-def interpreted() -> Iterator[None]:
-    """Nothing of the executor njit is compiled."""
-    with njit_interpreted():
-        yield
 
 
 @pytest.fixture

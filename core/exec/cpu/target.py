@@ -16,10 +16,9 @@ from abw.core.base.errors import AbwError
 TargetName = Literal["avx512", "avx2", "plain"]
 TARGETS: tuple[TargetName, ...] = ("avx512", "avx2", "plain")
 
-
 MACHINE = platform.machine()
-# Whether the kernels written as IR were ever run on a processor like this one, if only an emulated one.
-KNOWN = MACHINE in ("x86_64", "AMD64", "aarch64")
+# AArch64 as Linux, macOS and Windows call it.
+IS_AARCH64 = MACHINE.lower() in ("aarch64", "arm64")
 
 SECOND_LEVEL = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 USUAL_CACHE = 1 << 20
@@ -96,7 +95,7 @@ def get_target(name: TargetName | None = None) -> Target:
     if has.get("avx2") and has.get("fma"):
         best = "avx512" if has.get("avx512f") and has.get("avx512vl") else "avx2"
     chosen = name or best
-    if MACHINE == "aarch64" and chosen == "plain":
+    if IS_AARCH64 and chosen == "plain":
         return AARCH64
     if TARGETS.index(chosen) < TARGETS.index(best):
         raise AbwError(f"this machine's processor has no {chosen}", hint=f"it has: {best}")

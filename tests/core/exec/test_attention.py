@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from abw.core.spec.load import Overrides
 from tests.core.exec.builder import make_graph, make_network, reference
 from tests.core.exec.corners import once
 from tests.core.exec.cuda.simulated import SimulatedDevice
-from tests.core.exec.interpreted import njit_interpreted
 
 Array = NDArray[np.float64]
 
@@ -125,8 +123,7 @@ def executors() -> list[tuple[str, Executor]]:
     return [
         ("reference", get_executor("reference")),
         ("blas", get_executor("blas")),
-        ("ir", get_executor("cpu", kernels="ir")),
-        ("njit", get_executor("cpu", kernels="njit")),
+        ("cpu", get_executor("cpu")),
         ("cuda", CudaExecutor(SimulatedDevice(races=False), "plan")),
     ]
 
@@ -151,11 +148,10 @@ def test_every_executor_computes_what_the_formulas_say(
     check_plan(graph, planned)
     assert len(planned.schedule) <= (5 if granularity == "cell" else 9)  # no pair is a node
     for name, executor in executors():
-        if (name == "cuda" and max(sizes) > 10) or (name == "njit" and granularity == "op"):
-            continue  # to simulate is slow, and so is to compile again
-        with njit_interpreted() if "heads" in dims else nullcontext():  # compiled it is in the first case
-            executor.prepare(found.network, params)
-            result = executor.run(planned)
+        if name == "cuda" and max(sizes) > 10:
+            continue  # to simulate is slow
+        executor.prepare(found.network, params)
+        result = executor.run(planned)
         for refs in graph.results:
             close = 1e-12 if name == "reference" else 2e-6
             error = np.abs(result.values(refs.reference) - wanted[refs.name]).max()
@@ -225,7 +221,7 @@ def test_heads_of_one_float_to_hundreds_over_lists_of_any_length(size: int, head
         rng.standard_normal(shape).astype(np.float32) for shape in ((9, size),) * 2 + ((size,),)
     )
     params = Params((query,), (values, keys))
-    executor = get_executor("cpu", kernels="ir")
+    executor = get_executor("cpu")
     executor.prepare(network, params)
     found = executor.run(plan(graph, once(graph))).value(0, 0)
     wanted = reference(graph, params).value(0, 0)

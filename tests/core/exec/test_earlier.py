@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from abw.core.base.errors import CheckError
 from abw.core.exec.blas.executor import BlasExecutor
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.njit.executor import NjitExecutor
 from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.interface import Executor, Result
 from abw.core.exec.params import Params, init_params
@@ -36,10 +35,9 @@ EXECUTORS: dict[str, Callable[[], Executor]] = {
     "reference": ReferenceExecutor,
     "blas": BlasExecutor,
     "cpu": CpuExecutor,
-    "njit": NjitExecutor,
     "cuda": lambda: CudaExecutor(SimulatedDevice()),
 }
-# What random networks are run by: the others compile for seconds.
+# What random networks are run by: to simulate a GPU takes seconds.
 CHEAP = ("reference", "blas", "cpu")
 
 
@@ -139,13 +137,11 @@ def test_rounds_compute_what_one_run_does(name: str, seed: int, nodes: int, data
     rounds.run(executor, expected)  # from the beginning, in the memory of the rounds before
 
 
-@pytest.mark.usefixtures("interpreted")
-@pytest.mark.parametrize("name", ["njit", "cuda"])
-def test_rounds_of_executors_that_compile_long(name: str) -> None:
+def test_rounds_on_a_simulated_device() -> None:
     rng = np.random.default_rng(3)
     graph = random_graph(rng, random_network(rng), 14)
     schedule = random_schedule(rng, graph)
-    executor = EXECUTORS[name]()
+    executor = EXECUTORS["cuda"]()
     params = init_params(graph.network, 3)
     executor.prepare(graph.network, params)
     Rounds(graph, schedule, [1, len(schedule) // 2]).run(executor, reference(graph, params))
@@ -209,7 +205,6 @@ def test_a_plan_that_goes_on_keeps_all() -> None:
         plan(graph, schedule, np.zeros(1, np.int32), earlier)
 
 
-@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("name", EXECUTORS)
 def test_renewed_parameters_are_those_of_an_executor_prepared_with_them(name: str) -> None:
     rng = np.random.default_rng(16)

@@ -15,7 +15,6 @@ from abw.core.base.errors import Span
 from abw.core.cell.evaluate import evaluate
 from abw.core.exec.blas.executor import BlasExecutor
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.njit.executor import NjitExecutor
 from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params
@@ -76,7 +75,7 @@ def test_the_reference_at_its_ends() -> None:
 def executors() -> dict[str, Callable[[], Executor]]:
     """Those that add in single precision, cpu's for each processor."""
     found: dict[str, Callable[[], Executor]] = {f"cpu-{t}": lambda t=t: CpuExecutor(t) for t in HERE}  # type: ignore[misc]
-    return {**found, "njit": NjitExecutor, "blas": BlasExecutor}
+    return {**found, "blas": BlasExecutor}
 
 
 def summed(make: Callable[[], Executor] | None, reduction: Reduction, counts: list[int], rows: int) -> float:

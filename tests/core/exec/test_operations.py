@@ -9,7 +9,6 @@ import pytest
 
 from abw.core.cell.evaluate import run_cell
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.njit import executor as njit
 from abw.core.exec.cpu.target import TARGETS, TargetName, get_target
 from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.interface import Executor, Result
@@ -25,14 +24,12 @@ from abw.core.policy.rules.sufficient import Sufficient
 from tests.core.exec.builder import error, reference
 from tests.core.exec.corners import EDGES, functions, one_type
 from tests.core.exec.cuda.simulated import SimulatedDevice
-from tests.core.exec.interpreted import njit_interpreted
 from tests.core.exec.operations import by_numpy, operations_cell
 
 HERE: list[TargetName] = [name for name in TARGETS if TARGETS.index(name) >= TARGETS.index(get_target().name)]
 EXECUTORS: dict[str, Callable[[], Executor]] = {
     "blas": lambda: get_executor("blas"),
     **{name: lambda name=name: CpuExecutor(name) for name in HERE},  # type: ignore[misc]
-    "njit": njit.NjitExecutor,
     "cuda": lambda: CudaExecutor(SimulatedDevice(1, races=False), "plan"),
 }
 
@@ -67,7 +64,7 @@ def run(name: str, graph: Graph, params: Params) -> Result:
     planned = plan(graph, Sufficient().schedule(graph.dag))
     check_plan(graph, planned)
     executor = EXECUTORS[name]()
-    with njit_interpreted(), np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
         executor.prepare(graph.network, params, 1)
         return executor.run(planned)
 

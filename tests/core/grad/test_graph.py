@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
-from abw.core.exec.cpu.njit import executor as njit
 from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.gradient import gradients_of
 from abw.core.exec.interface import Executor
@@ -41,7 +40,6 @@ from abw.core.run.workload import (
 from abw.core.spec.load import Overrides
 from tests.core.exec.builder import launched, random_graph, random_network, random_schedule
 from tests.core.exec.cuda.simulated import SimulatedDevice
-from tests.core.exec.interpreted import njit_interpreted
 from tests.core.grad.nodewise import nodewise_gradients
 
 Floats = NDArray[np.float32]
@@ -188,7 +186,6 @@ def test_types_that_share_parameters_and_launches(seed: int) -> None:
 EXECUTORS: dict[str, Callable[[], Executor]] = {
     "blas": lambda: get_executor("blas"),
     "cpu": lambda: get_executor("cpu"),
-    "njit": njit.NjitExecutor,
     "cuda": lambda: CudaExecutor(SimulatedDevice(1, races=False), "plan"),
 }
 
@@ -202,7 +199,7 @@ def test_random_graphs_in_every_executor(name: str) -> None:
         params = init_params(graph.network, seed)
         executor = EXECUTORS[name]()
         expected = nodewise_gradients(graph.network, params, graph, gradients)
-        with njit_interpreted(), np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):
             executor.prepare(made.training.network, params, 1)
             assert apart(run(executor, made, plan, params), expected) < 1e-4
 

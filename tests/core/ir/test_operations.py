@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abw.core.exec.cpu.llvm.functions import OWN
-from abw.core.exec.lower.expressions import EXPRESSIONS, assign
+from abw.core.exec.cuda.text.rowwise import EXPRESSIONS, assign
+from abw.core.exec.cuda.text.text import Text, number
 from abw.core.ir.operations import ELSEWHERE, FUNCTIONS, OPERATIONS, SIGNS, Arrays, Form, Operation, spell
 from abw.core.spec.load import load_cell
 
@@ -119,10 +120,10 @@ def test_what_is_spelled_is_the_meaning(
 
 
 def test_an_operation_made_of_others_is_written_line_by_line() -> None:
-    lines: list[str] = []
-    assert assign(lines.append, "y", "relu", ["x[i]"], "const({})".format) == "y_2"
-    assert assign(lines.append, "z", "sigmoid", ["y_2"], str) == "z"
-    assert lines == ["y = x[i] < const(0)", "y_2 = const(0) if y else x[i]", "z = sigmoid(y_2)"]
+    text, zero = Text(), number(0.0)
+    assert assign(text, "relu", ["x"]) == "v2"
+    assert assign(text, "sigmoid", ["v2"]) == "v3"
+    assert str(text).splitlines() == [f"v1 = x < {zero}", f"v2 = {zero} if v1 else x", "v3 = sigmoid(v2)"]
 
 
 def test_what_nothing_is_known_of_is_named() -> None:

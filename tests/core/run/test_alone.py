@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from abw.core.exec.cpu import launch, partition
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.njit.executor import NjitExecutor
 from abw.core.exec.interface import Executor
 from abw.core.exec.params import init_params
 from abw.core.exec.reference import ReferenceExecutor
@@ -32,7 +31,6 @@ MOST = 64
 # Not blas: which kernel of a BLAS multiplies, and in what order it adds, depends on the number of rows.
 EXECUTORS: dict[str, Callable[[], Executor]] = {
     "cpu": CpuExecutor,
-    "njit": NjitExecutor,
     "reference": ReferenceExecutor,
 }
 

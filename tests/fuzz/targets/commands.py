@@ -86,7 +86,6 @@ VALUES: dict[str, _Values] = {
     "against": ((ABSENT, "agenda"), ("nope",)),
     "executor": ((ABSENT, "cpu"), ("blas", "reference", "cuda", "nope")),
     "encoding": ((ABSENT,), ("best", "base", "max", "sort", "critical", "nope")),
-    "kernels": ((ABSENT,), ("ir", "njit", "nope")),
     "precision": ((ABSENT,), ("float32", "bf16", "int8", "nope")),
     "precisions": ((ABSENT, "int8", "bf16,int8"), ("nope", ",")),
     "phases": ((ABSENT,), ("1", "0", "x")),

@@ -9,13 +9,34 @@ from abw.core.exec.cuda.image import FRAME, SLOT
 from abw.core.exec.cuda.steps import CellSteps, Step, is_number
 from abw.core.exec.cuda.text.text import Text, number, plus, times, u
 from abw.core.exec.cuda.tiles import VECTOR
-from abw.core.exec.lower.expressions import assign
 from abw.core.exec.lower.packing import PackedWeights
 from abw.core.exec.lower.rows import columns, padded
 from abw.core.exec.lower.stages import Part, Stage, spread_sizes
 from abw.core.ir.cell import Shape
+from abw.core.ir.operations import spell
 
 ZERO = number(0.0)
+# Element-wise operations that are one expression; others are made of these.
+EXPRESSIONS: Mapping[str, str] = {
+    "add": "{} + {}",
+    "sub": "{} - {}",
+    "mul": "{} * {}",
+    "div": "{} / {}",
+    "neg": "-{}",
+    "less": "{} < {}",
+    "less_equal": "{} <= {}",
+    "equal": "{} == {}",
+    "select": "{1} if {0} else {2}",
+    "sigmoid": "sigmoid({})",
+    "tanh": "tanh({})",
+    "exp": "exp({})",
+    "log": "log({})",
+    "sqrt": "sqrt({})",
+    "abs": "abs({})",
+    "floor": "floor({})",
+    "gelu": "gelu({})",
+    "identity": "{}",
+}
 # No condition on any of the floats of a vector.
 EVERY: Sequence[str | None] = (None,) * VECTOR
 
@@ -135,6 +156,17 @@ def _read_spread(t: Text, cell: CellSteps, value: int) -> list[str]:
     return [name] * VECTOR
 
 
+def assign(t: Text, name: str, args: Sequence[str]) -> str:
+    """Add the lines of an element-wise operation; gives the name that holds the result."""
+
+    def line(step: str, values: Sequence[str]) -> str:
+        made = t.name("v")
+        t.add(f"{made} = {EXPRESSIONS[step].format(*values)}")
+        return made
+
+    return spell(name, args, EXPRESSIONS, line, number)
+
+
 def operate(t: Text, cell: CellSteps, step: Step, known: Mapping[int, list[str]]) -> None:
     """The operations of a stage on the floats `unit` to `unit + 3` of `lane`'s rows; `known`: its gates'."""
     stage = step.stage
@@ -160,9 +192,7 @@ def operate(t: Text, cell: CellSteps, step: Step, known: Mapping[int, list[str]]
             found[value] = _read_spread(t, cell, value)
             continue
         arguments = [read(a) for a in op.args]
-        found[value] = [
-            assign(t.add, t.name("v"), op.name, [a[e] for a in arguments], number) for e in range(VECTOR)
-        ]
+        found[value] = [assign(t, op.name, [a[e] for a in arguments]) for e in range(VECTOR)]
     for value in stage.stores:
         t.add(f"st4(floats, {row_of(cell, value)} + unit, {', '.join(found[value])})")
 

@@ -79,10 +79,13 @@ def test_sums_of_gradients(tmp_path: Path) -> None:
     summed(Emulated(tmp_path), 4)
 
 
-def test_the_target_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target, "MACHINE", "aarch64")
-    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: {"neon": True})
+def test_the_target_there_and_on_unknown_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llvm, "get_host_cpu_features", dict)
+    monkeypatch.setattr(target, "IS_AARCH64", True)
     assert target.get_target.__wrapped__() is target.AARCH64
+    monkeypatch.setattr(target, "IS_AARCH64", False)
+    found = target.get_target.__wrapped__()
+    assert (found.name, found.cpu, found.features) == ("plain", "generic", "")
 
 
 def test_stamps_are_of_a_clock_that_any_process_may_read() -> None:

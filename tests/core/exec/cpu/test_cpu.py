@@ -211,7 +211,7 @@ SPECS = [
 
 # The specs some of whose reductions only cells read.
 REDUCING = ("lattice", "lattice-gru")
-# Hidden vectors of every spec, here and in test_njit.py, which finds these kernels: a vector and a part.
+# Hidden vectors of every spec: a vector and a part.
 WIDTH = 22
 
 

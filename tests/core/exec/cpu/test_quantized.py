@@ -286,10 +286,8 @@ def test_pairs_of_bfloat16_by_what_their_instruction_does(size: int) -> None:
 
 def test_who_has_it_and_who_refuses() -> None:
     assert get_executor("cpu").precision == "float32"
-    assert get_executor("cpu", kernels="ir", precision="int8").precision == "int8"
+    assert get_executor("cpu", precision="int8").precision == "int8"
     assert settings_of("cpu", precision="bf16")["precision"] == "bf16"
-    with pytest.raises(AbwError, match="kernels njit have weights of float32 alone, not of bf16"):
-        get_executor("cpu", kernels="njit", precision="bf16")
     for name in ("reference", "blas", "cuda"):
         with pytest.raises(AbwError, match=f"executor '{name}' has no choice of precisions") as caught:
             get_executor(name, precision="int8")

@@ -11,7 +11,6 @@ from abw.core.data.instances import Instances
 from abw.core.data.intern import word_rows
 from abw.core.exec.blas.executor import BlasExecutor
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.njit.executor import NjitExecutor
 from abw.core.exec.cuda.executor import CudaExecutor
 from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params, init_params
@@ -51,7 +50,6 @@ EXECUTORS: dict[str, Callable[[], Executor]] = {
     "reference": ReferenceExecutor,
     "blas": BlasExecutor,
     "cpu": CpuExecutor,
-    "njit": NjitExecutor,
     "cuda": lambda: CudaExecutor(SimulatedDevice()),
 }
 

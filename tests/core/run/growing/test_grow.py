@@ -54,12 +54,10 @@ def test_shipped_specs_grow_as_the_oracle(name: str) -> None:
     check_as_the_oracle(workload, grown(workload, ready(workload, "reference", params)), params)
 
 
-@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize(
     ("name", "spec"),
     [
         *((n, s) for n in ("blas", "cpu") for s in GROWING),
-        ("njit", "drnn"),
         pytest.param("cuda", "drnn", marks=pytest.mark.simulated),
     ],
 )

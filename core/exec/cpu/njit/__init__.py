@@ -1,1 +1,0 @@
-"""The kernels of the executor `cpu` as plain Python for numba."""
