@@ -7,6 +7,7 @@ for each. `path` says where an argument is: (2, 0) is the first element of the t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ import torch
 from abw.core.program.recording.values import Value
 from abw.torch.recording.decisions import Comparison, Pair
 from abw.torch.recording.standins import Concat, Ints, Stack
-from abw.torch.tracing.symbols import CannotTrace, Index, K, numel, sized
-from abw.torch.tracing.trace import MEANINGS, Indices, Trace, Traced, TracedList
+from abw.torch.tracing.symbols import CannotTrace, Index, Indices, K, numel, sized
+from abw.torch.tracing.trace import MEANINGS, Trace, Traced, TracedList
 
 CONSTANTS = (bool, str, float, torch.dtype, torch.device, slice, type(Ellipsis), torch.Size)
 
@@ -29,12 +30,52 @@ class StructuralError(Exception):
         self.paths = paths
 
 
+class Taken:
+    """What is found in the arguments of a call.
+
+    `flat`: what varies, a slot each. Where code is traced: `slots` of values, by their paths; `tests`, Python
+    that holds of arguments of these kinds, each with what `%s` is in it, and whether a cell looks at that
+    itself; `sources`, Python that reads what `flat` has; `known`: whether these recognise the kinds.
+    """
+
+    __slots__ = ("flat", "given", "known", "slots", "sources", "tests", "trace")
+
+    def __init__(self, trace: Trace | None = None) -> None:
+        self.trace, self.known = trace, True
+        self.given: Callable[..., Any] = _nothing if trace is None else trace.input
+        self.flat: list[Any] = []
+        self.sources: list[str] = []
+        self.slots: dict[Any, int] = {}
+        self.tests: list[tuple[str, Any, bool]] = []
+
+    def add(self, x: Any, source: str) -> int:
+        """Add what varies; its slot."""
+        self.flat.append(x)
+        self.sources.append(source)
+        return len(self.flat) - 1
+
+    def test(self, text: str, thing: Any = None, looked: bool = False) -> None:
+        """Add a test of what kind an argument is."""
+        self.tests.append((text, thing, looked))
+
+    def guard(self, note: Callable[[str, Any], str], looks: bool) -> tuple[list[str], list[str]] | None:
+        """The tests and sources, None where the kinds are not known by them.
+
+        `note(name, thing)` names a thing in the code; `looks`: whether a cell looks at the classes of values.
+        """
+        if not self.known:
+            return None
+        wanted = [(text, thing) for text, thing, looked in self.tests if not (looked and looks)]
+        tests = [t if thing is None else t.replace("%s", note("kind", thing)) for t, thing in wanted]
+        return tests, self.sources
+
+
 class Kinds:
     """How a region takes its arguments.
 
     `fixed`: lists that are traced element by element; `constants`: integers that are constants of the cell;
-    `varying`: floats that differ from call to call; `copied`: concatenations that are copied first; `slots`:
-    where values were put into `flat` by the last `symbols`.
+    `varying`: floats that differ from call to call; `copied`: concatenations that are copied first; `taken`:
+    what the last `symbols` found.
     """
 
     def __init__(self, cells: Any, *, constant: bool) -> None:
@@ -44,7 +85,7 @@ class Kinds:
         self.constants: set[Any] = set()
         self.varying: set[Any] = set()
         self.copied: set[Any] = set()
-        self.slots: dict[Any, int] = {}
+        self.taken = Taken()
         self._floats: dict[Any, float] = {}
         self._joined: dict[Any, set[bool]] = {}
 
@@ -53,147 +94,153 @@ class Kinds:
         (they are copied then, so that all calls are of one cell). Whether anything is new.
         """
         before = len(self.varying) + len(self.copied)
-        for i, x in enumerate(args):
-            self._settle(x, (i,))
+        for path, x in _parts(args):
+            if type(x) is float and not self.constant:
+                if self._floats.setdefault(path, x) != x:
+                    self.varying.add(path)
+            elif isinstance(x, Concat | Value):
+                kinds = self._joined.setdefault(path, set())
+                kinds.add(type(x) is Concat)
+                if len(kinds) == 2:
+                    self.copied.add(path)
         return len(self.varying) + len(self.copied) > before
-
-    def _settle(self, x: Any, path: Any) -> None:
-        if type(x) is float and not self.constant:
-            if self._floats.setdefault(path, x) != x:
-                self.varying.add(path)
-        elif isinstance(x, Concat | Value):
-            kinds = self._joined.setdefault(path, set())
-            kinds.add(type(x) is Concat)
-            if len(kinds) == 2:
-                self.copied.add(path)
-        elif isinstance(x, list | tuple):
-            for i, y in enumerate(x):
-                self._settle(y, (*path, i))
 
     def lists(self, args: Any) -> set[Any]:
         """The paths of lists and stacks of values."""
-        found = set()
-
-        def walk(x: Any, path: Any) -> None:
-            if (
-                isinstance(x, Stack)
-                or (isinstance(x, torch.Tensor) and sum(s != 1 for s in x.shape) > 1)
-                or (isinstance(x, Ints) and len(x.items) != 1)
-            ):
-                found.add(path)
-            elif isinstance(x, list | tuple):
-                if x and isinstance(x[0], Value):
-                    found.add(path)
-                for i, y in enumerate(x):
-                    walk(y, (*path, i))
-
-        for i, x in enumerate(args):
-            walk(x, (i,))
-        return found
+        return {
+            path
+            for path, x in _parts(args)
+            if isinstance(x, Stack)
+            or (isinstance(x, torch.Tensor) and sum(s != 1 for s in x.shape) > 1)
+            or (isinstance(x, Ints) and len(x.items) != 1)
+            or (isinstance(x, list | tuple) and x and isinstance(x[0], Value))
+        }
 
     def alike(self, x: Any) -> bool:
         """Whether a list holds values of one class."""
         cls = type(x[0]) if x else None
         return cls is not None and issubclass(cls, Value) and all(type(y) is cls for y in x)
 
-    def key(self, x: Any, path: Any, flat: list[Any]) -> Any:
-        """Return an argument's kind; add what varies to `flat`. Errors: StructuralError, CannotTrace."""
-        return self._taken(x, path, flat, None)[0]
+    def key(self, args: Any, to: Taken) -> Any:
+        """Return the kinds of arguments; add what varies to `to`. Errors: StructuralError, CannotTrace."""
+        return tuple([self._taken(x, (i,), "", to)[0] for i, x in enumerate(args)])
 
     def symbols(self, trace: Trace, args: Any) -> list[Any]:
-        """The symbols of all arguments."""
-        flat: list[Any] = []
-        self.slots = {}
-        return [self._taken(x, (i,), flat, trace)[1] for i, x in enumerate(args)]
+        """The symbols of all arguments, whose names are a0, a1, …"""
+        self.taken = Taken(trace)
+        return [self._taken(x, (i,), f"a{i}", self.taken)[1] for i, x in enumerate(args)]
 
-    def _taken(self, x: Any, path: Any, flat: list[Any], trace: Any) -> tuple[Any, Any]:
-        """What kind of argument it is, and, where code is traced, its symbol."""
+    def _taken(self, x: Any, path: Any, e: str, to: Taken) -> tuple[Any, Any]:
+        """What kind of argument it is, and, where code is traced, its symbol. `e`: Python that reads it."""
         cls: Any = type(x)
-        slot, given = len(flat), _nothing if trace is None else trace.input
         if issubclass(cls, Value):
             if cls.detached_ and self.cells.learns():
                 raise CannotTrace(
                     "a detached tensor is computed with: it has no gradient, and cells would give one"
                 )
-            flat.append(x)
-            self.slots[path] = slot
-            return cls, given(tuple(x.shape), ("value", slot, cls))
+            to.test(f"{e}.__class__ is %s", cls, looked=True)
+            slot = to.slots[path] = to.add(x, e)
+            return cls, to.given(tuple(x.shape), ("value", slot, cls))
         if cls is int or issubclass(cls, np.integer):
+            to.known &= cls is int
             if path in self.constants or self.constant:
+                to.test(f"{e}.__class__ is int and {e} == {x}")
                 return ("i", int(x)), int(x)
-            flat.append(int(x))
-            return "int", Index(trace, path, slot)
+            to.test(f"{e}.__class__ is int")
+            return "int", Index(to.trace, path, to.add(int(x), e))
         if cls is Stack:
-            return self._stack(x, path, flat, trace)
+            return self._stack(x, path, e, to)
         if cls is Concat:
-            return self._concat(x, path, flat, trace)
+            return self._concat(x, path, e, to)
         if isinstance(x, Ints):
-            one, at = len(x.items) == 1, _wide(x.shape_)
-            flat.append(x.items[0] if one else x.items)
-            shape = x.shape_ if one else sized(x.shape_, at, K)
-            return ("index", one, shape), Indices(Index(trace, path, slot, rows=not one), shape)
+            return self._ints(x, path, e, to)
         if cls is tuple or cls is list:
             if path not in self.fixed and self.alike(x):
-                flat.append(x)
+                to.test(f"{e}.__class__ is {cls.__name__} and {e}")
+                to.test(f"{e}[0].__class__ is %s", type(x[0]), looked=True)
                 shape, kind = tuple(x[0].shape), type(x[0])
-                element = given((K, *shape), ("rows", slot, kind), row=True)
+                element = to.given((K, *shape), ("rows", to.add(x, e), kind), row=True)
                 if element is not None:
-                    element = TracedList(Traced(trace, element.v, shape))
+                    element = TracedList(Traced(element.trace, element.v, shape))
                 return ("list", cls, kind), element
-            pairs = [self._taken(y, (*path, i), flat, trace) for i, y in enumerate(x)]
+            to.test(f"{e}.__class__ is {cls.__name__} and len({e}) == {len(x)}")
+            pairs = [self._taken(y, (*path, i), f"{e}[{i}]", to) for i, y in enumerate(x)]
             return (cls, *[key for key, _ in pairs]), cls(symbol for _, symbol in pairs)
         if cls is float and path in self.varying:
-            flat.append(torch.tensor(x))
-            return "float", given((), ("tensor", slot, ()))
+            to.known = False
+            return "float", to.given((), ("tensor", to.add(torch.tensor(x), e), ()))
         if x is None or cls in CONSTANTS:
+            to.known &= x is None or cls in (bool, str, float)
+            to.test(f"{e} is {x}" if x is None or cls is bool else f"{e}.__class__ is {cls.__name__}")
+            if cls in (str, float):
+                to.test(f"{e} == {x!r}")
             return ("constant", cls, repr(x) if cls is slice else x), x
         if issubclass(cls, torch.Tensor):
-            return self._tensor(x, path, flat, trace)
+            return self._tensor(x, path, e, to)
+        to.known = False
         if issubclass(cls, Comparison):
-            key, symbol = self._taken(x.tensor(), path, flat, trace)
+            key, symbol = self._taken(x.tensor(), path, e, to)
             if symbol is not None:
                 symbol.boolean = True
             return ("flags", key), symbol
         if cls is Pair:
             raise CannotTrace(f"the pair of torch.{x.kind} is given to an operation: take its values")
         if cls is dict:
-            taken = {k: self._taken(v, (*path, k), flat, trace) for k, v in x.items()}
+            taken = {k: self._taken(v, (*path, k), e, to) for k, v in x.items()}
             keys = [(k, key) for k, (key, _) in taken.items()]
             return (dict, *keys), {k: symbol for k, (_, symbol) in taken.items()}
         raise StructuralError([path])
 
-    def _stack(self, x: Stack, path: Any, flat: list[Any], trace: Any) -> tuple[Any, Any]:
-        slot, classes = len(flat), [type(row) for row in x.rows]
+    def _ints(self, x: Ints, path: Any, e: str, to: Taken) -> tuple[Any, Any]:
+        one, at = len(x.items) == 1, _wide(x.shape_)
+        if one:
+            to.test(f"{e}.__class__ is Ints and {e}.shape_ == {x.shape_!r} and len({e}.items) == 1")
+        else:
+            to.test(f"{e}.__class__ is Ints and len({e}.items) > 1 and len({e}.shape_) == 1")
+        to.known &= type(x) is Ints and (one or (len(x.shape_) == 1 and path not in self.fixed))
+        return _indices(x, at, path, f"{e}.items[0]" if one else f"{e}.items", to)
+
+    def _stack(self, x: Stack, path: Any, e: str, to: Taken) -> tuple[Any, Any]:
+        trace, classes = to.trace, [type(row) for row in x.rows]
         if path in self.fixed:
-            flat.extend(x.rows)
+            to.known = False
+            slots = [to.add(row, e) for row in x.rows]
             key = ("fixed", x.k, x.shape_, *classes)
             if trace is None:
                 return key, None
-            given = [trace.input(tuple(c.shape), ("value", slot + i, c)) for i, c in enumerate(classes)]
+            given = [
+                trace.input(tuple(c.shape), ("value", slot, c))
+                for slot, c in zip(slots, classes, strict=True)
+            ]
             parts = [MEANINGS["view"](part, sized(x.shape_, x.k, 1)) for part in given]
             return key, MEANINGS["cat"](parts, x.k)
         if not self.alike(x.rows):
             x.rows = [self.cells.as_class(row, classes[0]) for row in x.rows]
-        flat.append(x.rows)
-        shape = sized(x.shape_, x.k, K)
-        symbol = trace and trace.input(shape, ("rows", slot, classes[0]), row=True)
-        return ("K", x.k, shape, classes[0]), symbol
+        to.test(f"{e}.__class__ is Stack and {e}.k == {x.k}")
+        to.test(f"{e}.rows[0].__class__ is %s", type(x.rows[0]), looked=True)
+        slot, shape = to.add(x.rows, f"{e}.rows"), sized(x.shape_, x.k, K)
+        return ("K", x.k, shape, classes[0]), to.given(shape, ("rows", slot, classes[0]), row=True)
 
-    def _concat(self, x: Concat, path: Any, flat: list[Any], trace: Any) -> tuple[Any, Any]:
+    def _concat(self, x: Concat, path: Any, e: str, to: Taken) -> tuple[Any, Any]:
         if path in self.copied:
-            return self._taken(x.value(), path, flat, trace)
-        pairs = [self._taken(y, (*path, i), flat, trace) for i, y in enumerate(x.parts)]
+            to.test(f"{e}.__class__ is Concat")
+            return self._taken(x.value(), path, f"{e}.value()", to)
+        to.test(f"{e}.__class__ is Concat and {e}.ends == {x.ends!r} and len({e}.parts) == {len(x.parts)}")
+        pairs = [self._taken(y, (*path, i), f"{e}.parts[{i}]", to) for i, y in enumerate(x.parts)]
         key = ("joined", x.ends, *[key for key, _ in pairs])
-        if trace is None:
+        if to.trace is None:
             return key, None
         vectors = [MEANINGS["view"](part, (numel(part.shape_),)) for _, part in pairs]
-        return key, Traced(trace, MEANINGS["cat"](vectors, 0).v, x.shape_)
+        return key, Traced(to.trace, MEANINGS["cat"](vectors, 0).v, x.shape_)
 
-    def _tensor(self, x: torch.Tensor, path: Any, flat: list[Any], trace: Any) -> tuple[Any, Any]:
-        names, base, shape = self.cells.names, x._base, tuple(x.shape)
+    def _tensor(self, x: torch.Tensor, path: Any, e: str, to: Taken) -> tuple[Any, Any]:
+        names, base, shape, trace = self.cells.names, x._base, tuple(x.shape), to.trace
+        wide, at = sum(s != 1 for s in shape) > 1, _wide(shape)
         if isinstance(x, torch.nn.Parameter) or id(x) in names:
+            to.known = False
             return ("param", id(x)), trace and trace.param(x)
         if base is not None and id(base) in names:
+            to.known = False
             part = trace and trace.part(x)
             if trace is not None and part is None:
                 raise CannotTrace("a part of a parameter that is no run of rows")
@@ -206,27 +253,43 @@ class Kinds:
         if x.dtype is not torch.float32 and not boolean:
             if x.dtype.is_floating_point or x.dtype.is_complex:
                 raise CannotTrace(f"a tensor of {x.dtype}: float32 is wanted, x.float()")
-            return self._taken(Ints(x.reshape(-1).tolist(), shape), path, flat, trace)
+            plain = type(x) is torch.Tensor and x.dtype is torch.int64 and path not in self.fixed
+            to.known &= plain and len(shape) == 1 and shape[0] > 1
+            to.test(f"{e}.__class__ is Tensor and {e}.dtype is int64 and {e}.dim() == 1 and len({e}) > 1")
+            to.test(f"not {{id({e}), id({e}._base)}} & %s.keys()", names)
+            return _indices(Ints(x.reshape(-1).tolist(), shape), at, path, f"{e}.tolist()", to)
         if x.numel() == 0:
             raise CannotTrace("a tensor without elements")
+        to.known &= type(x) is torch.Tensor and not boolean and not wide
+        to.test(f"{e}.__class__ is Tensor and {e}.dtype is float32 and not {e}.requires_grad")
+        to.test(f"{e}.shape == %s", x.shape, looked=True)
         x = self.cells.as_float(x) if boolean else x
-        slot, given, wide = (
-            len(flat),
-            _nothing if trace is None else trace.input,
-            sum(s != 1 for s in shape) > 1,
-        )
         if wide and path not in self.fixed:
-            at = _wide(shape)
-            flat.append(self.cells.given_rows(x, at))
             key: Any = ("tensors", at, sized(shape, at, K), boolean)
-            symbol = given(sized(shape, at, K), ("tensors", slot, sized(shape, at)), row=True)
+            what = ("tensors", to.add(self.cells.given_rows(x, at), e), sized(shape, at))
+            symbol = to.given(sized(shape, at, K), what, row=True)
         else:
-            flat.append(x.reshape(-1) if wide else x)
-            key = ("tensor", shape, boolean)
-            symbol = given(shape, ("tensor", slot, (x.numel(),) if wide else shape))
+            key, flat = ("tensor", shape, boolean), x.reshape(-1) if wide else x
+            symbol = to.given(shape, ("tensor", to.add(flat, e), tuple(flat.shape)))
         if symbol is not None:
             symbol.boolean = boolean
         return key, symbol
+
+
+def _indices(x: Ints, at: int, path: Any, source: str, to: Taken) -> tuple[Any, Any]:
+    """Whole numbers; of several, K is dimension `at`."""
+    one = len(x.items) == 1
+    shape = x.shape_ if one else sized(x.shape_, at, K)
+    slot = to.add(x.items[0] if one else x.items, source)
+    return ("index", one, shape), Indices(Index(to.trace, path, slot, rows=not one), shape)
+
+
+def _parts(x: Any, path: Any = ()) -> Iterator[tuple[Any, Any]]:
+    """What is in nested lists, lists too, with their paths."""
+    for i, y in enumerate(x):
+        yield (*path, i), y
+        if isinstance(y, list | tuple):
+            yield from _parts(y, (*path, i))
 
 
 def _nothing(*_: Any, **__: Any) -> Any:
@@ -250,63 +313,3 @@ def has_tensors(x: Any) -> bool:
     if isinstance(x, dict):
         return any(map(has_tensors, x.values()))
     return isinstance(x, Value | Stack | Concat | Ints | Comparison | torch.Tensor)
-
-
-def guard(kinds: Kinds, x: Any, path: Any, e: str, note: Any, looks: bool) -> Any:
-    """Write Python that checks whether the expression `e` is of the kind of `x`, and that reads what varies.
-
-    None where that is not known. `note(name, thing)` names a thing in the code; `looks`: whether a cell looks
-    at the classes of values itself.
-    """
-    cls = type(x)
-    if issubclass(cls, Value):
-        return ([] if looks else [f"{e}.__class__ is {note('class', cls)}"]), [e]
-    if cls is int:
-        if path in kinds.constants or kinds.constant:
-            return [f"{e}.__class__ is int and {e} == {x}"], []
-        return [f"{e}.__class__ is int"], [e]
-    if cls is Stack and path not in kinds.fixed:
-        tests = [f"{e}.__class__ is Stack and {e}.k == {x.k}"]
-        if not looks:
-            tests.append(f"{e}.rows[0].__class__ is {note('class', type(x.rows[0]))}")
-        return tests, [f"{e}.rows"]
-    if cls is Ints and len(x.items) > 1 and len(x.shape_) == 1 and path not in kinds.fixed:
-        return [f"{e}.__class__ is Ints and len({e}.items) > 1 and len({e}.shape_) == 1"], [f"{e}.items"]
-    if cls is Ints and len(x.items) == 1:
-        return [f"{e}.__class__ is Ints and {e}.shape_ == {x.shape_!r} and len({e}.items) == 1"], [
-            f"{e}.items[0]"
-        ]
-    if cls is Concat and path in kinds.copied:
-        return [f"{e}.__class__ is Concat"], [f"{e}.value()"]
-    if cls is Concat:
-        tests = [f"{e}.__class__ is Concat and {e}.ends == {x.ends!r} and len({e}.parts) == {len(x.parts)}"]
-        return _guards(kinds, x.parts, path, f"{e}.parts", note, looks, tests)
-    if cls is tuple or cls is list:
-        if path not in kinds.fixed and kinds.alike(x):
-            tests = [f"{e}.__class__ is {cls.__name__} and {e}"]
-            return (tests if looks else [*tests, f"{e}[0].__class__ is {note('class', type(x[0]))}"]), [e]
-        tests = [f"{e}.__class__ is {cls.__name__} and len({e}) == {len(x)}"]
-        return _guards(kinds, x, path, e, note, looks, tests)
-    if x is None or cls is bool:
-        return [f"{e} is {x}"], []
-    if cls is str or (cls is float and path not in kinds.varying):
-        return [f"{e}.__class__ is {cls.__name__} and {e} == {x!r}"], []
-    names = kinds.cells.names
-    own = cls is torch.Tensor and not {id(x), id(x._base)} & names.keys()
-    if own and x.dtype is torch.int64 and x.dim() == 1 and len(x) > 1 and path not in kinds.fixed:
-        tests = [f"{e}.__class__ is Tensor and {e}.dtype is int64 and {e}.dim() == 1 and len({e}) > 1"]
-        return [*tests, f"not {{id({e}), id({e}._base)}} & {note('names', names)}.keys()"], [f"{e}.tolist()"]
-    if own and x.dtype is torch.float32 and not x.requires_grad and sum(s != 1 for s in x.shape) <= 1:
-        tests = [f"{e}.__class__ is Tensor and not {e}.requires_grad"]
-        return (tests if looks else [*tests, f"{e}.shape == {note('shape', x.shape)}"]), [e]
-    return None
-
-
-def _guards(kinds: Kinds, xs: Any, path: Any, e: str, note: Any, looks: bool, tests: list[str]) -> Any:
-    slots: list[str] = []
-    for i, y in enumerate(xs):
-        found = guard(kinds, y, (*path, i), f"{e}[{i}]", note, looks)
-        if found is None:
-            return None
-        tests, slots = tests + found[0], slots + found[1]
-    return tests, slots

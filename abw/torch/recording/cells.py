@@ -17,8 +17,8 @@ from abw.core.program.recording.values import BITS, Value
 from abw.torch.recording.decisions import Comparison
 from abw.torch.recording.library import CellLibrary, TableRows, version_of
 from abw.torch.recording.standins import RECORDING, Concat, Stack, plain
-from abw.torch.tracing.symbols import CannotTrace, core, sized
-from abw.torch.tracing.trace import Indices, Traced
+from abw.torch.tracing.symbols import CannotTrace, Indices, core, sized
+from abw.torch.tracing.trace import Traced
 
 # Operations that take no cell, by their names: (cells, *arguments), or NotImplemented.
 DIRECT: dict[str, Callable[..., Any]] = {}

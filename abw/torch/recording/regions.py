@@ -7,7 +7,7 @@ from typing import Any
 
 from abw.core.base.errors import AbwError
 from abw.core.program.recording.values import Value
-from abw.torch.recording.arguments import Kinds, StructuralError, has_tensors
+from abw.torch.recording.arguments import Kinds, StructuralError, Taken, has_tensors
 from abw.torch.recording.cells import Cells, MismatchError, RestartError
 from abw.torch.recording.writer import Function, Written, write
 from abw.torch.tracing.stages import Step
@@ -60,16 +60,15 @@ class Region:
         try:
             if self.kinds.settle(args):
                 self.forget()
-            flat: list[Any] = []
-            key = self._key(args, flat)
+            key = self._key(args, taken := Taken())
             found, classes = self._variants.get(key), tuple(map(type, args))
             if found is None or classes not in self._tried:  # a function for these classes is to be written
                 self._tried.add(classes)
                 found = self._trace(args)
                 if found is None:
                     return self._alone(args)
-                self._key(args, flat := [])
-            return self._record(found, flat)
+                self._key(args, taken := Taken())
+            return self._record(found, taken.flat)
         except StructuralError as error:
             if self._blame is None:
                 return self._refuse("the argument is not a tensor", args)
@@ -118,14 +117,14 @@ class Region:
             return self._otherwise(args, why or self.why)
         return self.body(*args)
 
-    def _key(self, args: tuple[Any, ...], flat: list[Any]) -> Any:
+    def _key(self, args: tuple[Any, ...], to: Taken) -> Any:
         if self._blame is not None:
             plain = [
                 (i,) for i, a in enumerate(args) if type(a) in (tuple, list, dict) and not has_tensors(a)
             ]
             if plain:
                 raise StructuralError(plain)
-        return tuple([self.kinds.key(a, (i,), flat) for i, a in enumerate(args)])
+        return self.kinds.key(args, to)
 
     def _trace(self, args: tuple[Any, ...]) -> Any:
         """Trace the code for arguments of these kinds; None where it cannot be a cell."""
@@ -133,7 +132,7 @@ class Region:
             return self._fail(CannotTrace("it is called with too many kinds of arguments"))
         for _ in range(16):
             trace = Trace(self.cells.names, not self.cells.exports)
-            key = self._key(args, [])
+            key = self._key(args, Taken())
             self.cells.traces.append(trace)
             try:
                 symbols = self.kinds.symbols(trace, args)

@@ -11,14 +11,15 @@ import torch
 
 from abw.core.program.recording.values import Value
 from abw.core.spec.cells.builder import Number
-from abw.torch.recording.arguments import guard, has_values
+from abw.torch.recording.arguments import has_values
 from abw.torch.recording.cells import MismatchError
 from abw.torch.recording.decisions import Flags
 from abw.torch.recording.standins import Concat, Ints, Stack
 from abw.torch.tracing.products import MaxPair
+from abw.torch.tracing.scores import Scores
 from abw.torch.tracing.stages import Reduction, Step, stages
-from abw.torch.tracing.symbols import CannotTrace, Index, K, NeedsFixed, numel
-from abw.torch.tracing.trace import FIRST, Indices, Leaf, Scores, Trace, Traced, TracedList
+from abw.torch.tracing.symbols import CannotTrace, Index, Indices, K, NeedsFixed, numel
+from abw.torch.tracing.trace import FIRST, Leaf, Trace, Traced, TracedList
 
 Function = Callable[..., Any]
 
@@ -48,7 +49,7 @@ class _Writer:
             "Concat": Concat, "Flags": Flags, "Ints": Ints, "Stack": Stack, "Tensor": torch.Tensor,
             "alone": alone,
             "as_class": self.cells.as_class, "cells": self.cells, "given": self.cells.given, "mask": mask,
-            "int64": torch.int64, "repeat": repeat, "same_length": same_length,
+            "float32": torch.float32, "int64": torch.int64, "repeat": repeat, "same_length": same_length,
             "viewed": self.cells.viewed, "write": self.cells.write, "MismatchError": MismatchError,
         }  # fmt: skip
         self.outputs: list[Traced] = []
@@ -74,7 +75,7 @@ class _Writer:
             if not isinstance(self.args[i], Value) or len({id(a) for a in self.args}) < len(self.args):
                 raise CannotTrace("an argument is written in place: write x = x + y")
             self.outputs.append(symbol)
-            self.lines.append(f"alone(flat[{self.region.kinds.slots[i,]}], flat)")
+            self.lines.append(f"alone(flat[{self.region.kinds.taken.slots[i,]}], flat)")
         for output in self.outputs:
             output.v = self.trace.value(output)
         steps = stages(self.trace, [output for output in self.outputs if output.v.number >= FIRST])
@@ -87,7 +88,7 @@ class _Writer:
             else:
                 self._stage(step, logical)
         for i, symbol in written:
-            target = f"flat[{self.region.kinds.slots[i,]}]"
+            target = f"flat[{self.region.kinds.taken.slots[i,]}]"
             self.lines.append(f"write({target}, as_class({self.name[symbol.v.number]}, {target}.__class__))")
         self._shared()
         body = [*self.lines, f"return {template()}"]
@@ -280,13 +281,10 @@ class _Writer:
     def _fast(self, steps: list[Step], body: list[str]) -> Any:
         names = [f"a{i}" for i in range(len(self.args))]
         looks = bool(steps) or body[-1].startswith("return Concat(")
-        tests: list[str] = []
-        slots: list[str] = []
-        for i, (x, name) in enumerate(zip(self.args, names, strict=True)):
-            found = guard(self.region.kinds, x, (i,), name, self.note, looks)
-            if found is None:
-                return None
-            tests, slots = tests + found[0], slots + found[1]
+        found = self.region.kinds.taken.guard(self.note, looks)
+        if found is None:
+            return None
+        tests, slots = found
         reads = [v for step in steps if not isinstance(step, Reduction) for v in step.reads]
         plain = [f"v{v} = flat[{i}]" for i, v in enumerate(reads)]
         called = f"_({', '.join(f'v{v}' for v in reads)})"

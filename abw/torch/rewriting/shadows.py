@@ -18,8 +18,8 @@ from abw.torch.recording.library import is_vector
 from abw.torch.recording.regions import Region
 from abw.torch.recording.standins import RECORDING, Concat, Ints, Stack, as_ints, plain
 from abw.torch.rewriting.forms import CALLED, CONTAINERS, changed_attributes, keeps_state
-from abw.torch.tracing.symbols import CannotTrace, Index, K, NeedsConstant, sizes_of
-from abw.torch.tracing.trace import MEANINGS, Indices, Traced, TracedList
+from abw.torch.tracing.symbols import CannotTrace, Index, Indices, K, NeedsConstant, sizes_of
+from abw.torch.tracing.trace import MEANINGS, Traced, TracedList
 
 
 class Shadow:

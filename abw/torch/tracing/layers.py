@@ -11,9 +11,10 @@ from abw.core.ir.shapes import Size
 from abw.core.spec.cells.builder import Listed, Number
 from abw.torch.tracing.operations import LEAST, elementwise
 from abw.torch.tracing.products import linear, matmul, mean, norm, softmax
+from abw.torch.tracing.scores import Scores
 from abw.torch.tracing.shaping import around, cat, fixed, narrow, reshaped, transpose, unbind, unsqueeze, view
-from abw.torch.tracing.symbols import CannotTrace, K, NeedsFixed, core
-from abw.torch.tracing.trace import Indices, Scores, Traced, means, trace_of, traced
+from abw.torch.tracing.symbols import CannotTrace, Indices, K, NeedsFixed, core
+from abw.torch.tracing.trace import Traced, means, trace_of, traced
 
 
 @means("bilinear")

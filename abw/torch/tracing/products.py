@@ -9,6 +9,7 @@ import torch
 
 from abw.core.spec.cells.builder import Number
 from abw.torch.tracing.operations import broadcast, elementwise
+from abw.torch.tracing.scores import Scores
 from abw.torch.tracing.shaping import (
     MOST_PARTS,
     around,
@@ -22,8 +23,18 @@ from abw.torch.tracing.shaping import (
     unsqueeze,
     view,
 )
-from abw.torch.tracing.symbols import CannotTrace, DependsOnData, K, NeedsFixed, axis, core, dims_of, sized
-from abw.torch.tracing.trace import Scores, Traced, means, trace_of, traced
+from abw.torch.tracing.symbols import (
+    CannotTrace,
+    DependsOnData,
+    K,
+    NeedsFixed,
+    Refusing,
+    axis,
+    core,
+    dims_of,
+    sized,
+)
+from abw.torch.tracing.trace import Traced, means, trace_of, traced
 
 
 def _along(x: Traced, d: int, apply: Any, keep: bool) -> Traced:
@@ -103,9 +114,11 @@ class MaxPair(tuple):  # type: ignore[type-arg]
         return self[0]
 
 
-class _NoIndices:
-    def __getattr__(self, name: str) -> Any:
+class _NoIndices(Refusing):
+    def refuse(self, *_: object) -> Any:
         raise DependsOnData("the index of the largest element is asked for")
+
+    __getattr__ = refuse
 
 
 def _extreme(of: Any, pair: str) -> Any:

@@ -9,8 +9,19 @@ from typing import Any
 import torch
 
 from abw.core.spec.cells.builder import Number
-from abw.torch.tracing.symbols import CannotTrace, K, NeedsFixed, axis, core, dims_of, numel, sized, sizes_of
-from abw.torch.tracing.trace import Indices, Traced, TracedList, means, trace_of, traced, views
+from abw.torch.tracing.symbols import (
+    CannotTrace,
+    Indices,
+    K,
+    NeedsFixed,
+    axis,
+    core,
+    dims_of,
+    numel,
+    sized,
+    sizes_of,
+)
+from abw.torch.tracing.trace import Traced, TracedList, means, trace_of, traced, views
 
 # A product of more pairs of matrices, or so many slices of a tensor, is no cell.
 MOST_PARTS = 256

@@ -40,19 +40,37 @@ class DependsOnData(CannotTrace):
     """Code asks for the numbers of a tensor, which makes it a decision."""
 
 
-class UnknownSize:
+def operators(
+    cls: Any, names: Iterable[str], make: Callable[[str], Any], forms: Sequence[str] = ("",)
+) -> None:
+    """Give a class operators: `make(name)` is that of a name with its underscores; forms: "", "r", "i"."""
+    for name in names:
+        for form in forms:
+            setattr(cls, f"__{form}{name}__", make(f"__{form}{name}__"))
+
+
+class Refusing:
+    """What is known when code runs, not while it is traced: `refuse` raises what says so at any other use."""
+
+    __slots__ = ()
+
+    def refuse(self, *_: object) -> Any:
+        raise NotImplementedError
+
+
+operators(Refusing, ("bool", "float", "int", "index", "iter", "len"), lambda _: lambda self: self.refuse())
+operators(Refusing, ("getitem", "neg", "abs", *COMPARISONS[:4]), lambda _: lambda self, *_: self.refuse())
+operators(Refusing, (*ARITHMETIC, "mod"), lambda _: lambda self, *_: self.refuse(), ("", "r"))
+
+
+class UnknownSize(Refusing):
     """The size of the dimension K, which cannot be used as a number."""
 
     def __repr__(self) -> str:
         return "K"
 
-    def _unknown(self, *_: object) -> Any:
+    def refuse(self, *_: object) -> Any:
         raise NeedsFixed("the length of a list is used as a number")
-
-    __index__ = __int__ = __float__ = __bool__ = _unknown
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _unknown
-    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = _unknown
-    __lt__ = __le__ = __gt__ = __ge__ = _unknown
 
 
 K: Any = UnknownSize()
@@ -95,15 +113,6 @@ def axis(dim: int, rank: int) -> int:
     if not -max(rank, 1) <= dim < max(rank, 1):
         raise CannotTrace(f"dimension {dim} of a tensor of {rank}")
     return dim % max(rank, 1)
-
-
-def operators(
-    cls: Any, names: Iterable[str], make: Callable[[str], Any], forms: Sequence[str] = ("",)
-) -> None:
-    """Give a class operators: `make(name)` is that of a name with its underscores; forms: "", "r", "i"."""
-    for name in names:
-        for form in forms:
-            setattr(cls, f"__{form}{name}__", make(f"__{form}{name}__"))
 
 
 class TensorLike:
@@ -150,7 +159,7 @@ class TensorLike:
     __hash__ = object.__hash__
 
 
-class Index:
+class Index(Refusing):
     """An integer that differs from call to call: it can name a row of an embedding, and nothing else."""
 
     __slots__ = ("path", "rows", "slot", "trace")
@@ -158,11 +167,45 @@ class Index:
     def __init__(self, trace: Any, path: tuple[Any, ...], slot: int, rows: bool = False) -> None:
         self.trace, self.path, self.slot, self.rows = trace, path, slot, rows
 
-    def _constant(self, *_: object) -> Any:
+    def refuse(self, *_: object) -> Any:
         raise NeedsConstant(self.path)
 
-    __index__ = __int__ = __bool__ = __float__ = __iter__ = __len__ = __getitem__ = _constant
-    __hash__ = _constant
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = __pow__ = __rpow__ = _constant
-    __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __mod__ = __rmod__ = _constant
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _constant
+    __eq__ = __ne__ = __hash__ = refuse
+
+
+class Indices(TensorLike):
+    """A tensor of whole numbers that differ from call to call."""
+
+    dtype = torch.int64
+
+    def __init__(self, index: Index, shape: Sequence[Any]) -> None:
+        self.index, self.shape_ = index, tuple(shape)
+
+    @property
+    def shape(self) -> Any:
+        return self.shape_
+
+    def item(self) -> Index:
+        """The integer."""
+        return self.index
+
+    def unsqueeze(self, dim: int) -> Indices:
+        d = dim % (len(self.shape_) + 1)
+        return Indices(self.index, (*self.shape_[:d], 1, *self.shape_[d:]))
+
+    def squeeze(self, dim: int | None = None) -> Indices:
+        dims = dims_of(dim, len(self.shape_))
+        return Indices(self.index, [s for i, s in enumerate(self.shape_) if i not in dims or s != 1])
+
+    def view(self, *shape: Any) -> Indices:
+        sizes = sizes_of(shape)
+        if any(s is K for s in self.shape_) or numel(self.shape_) != 1:
+            raise NeedsFixed("indices of unknown number in another shape")
+        return Indices(self.index, tuple(1 if s == -1 else s for s in sizes))
+
+    reshape = view
+
+    def to(self, *_: Any, **__: Any) -> Indices:
+        return self
+
+    long = cuda = cpu = detach = clone = to

@@ -19,23 +19,22 @@ from abw.core.ir.cell import Op
 from abw.core.ir.shapes import ShapeError, Size
 from abw.core.spec.cells.builder import Builder, Listed, Number
 from abw.core.spec.cells.builder import Value as Built
+from abw.torch.tracing.scores import Scores
 from abw.torch.tracing.symbols import (
     ARITHMETIC,
     COMPARISONS,
     OTHERS,
     CannotTrace,
     DependsOnData,
-    Index,
+    Indices,
     K,
     NeedsFixed,
+    Refusing,
     TensorLike,
-    axis,
     core,
-    dims_of,
     numel,
     operators,
     sized,
-    sizes_of,
 )
 
 # Operations of a trace are numbered from here on, what it is given from 0.
@@ -239,7 +238,7 @@ class Traced(TensorLike):
         return f"Traced{list(self.shape_)}"
 
 
-class TracedList:
+class TracedList(Refusing):
     """A list of unknown length of tensors that are all alike: to be stacked or concatenated."""
 
     def __init__(self, element: Traced) -> None:
@@ -257,10 +256,8 @@ class TracedList:
             raise NeedsFixed("cat of a list along a dimension that is not 1")
         return Traced(self.element.trace, self.element.v, sized(shape, d, K))
 
-    def _fixed(self, *_: object) -> Any:
+    def refuse(self, *_: object) -> Any:
         raise NeedsFixed("a list is gone through element by element")
-
-    __iter__ = __getitem__ = __len__ = __bool__ = _fixed
 
 
 # What asks for numbers of a tensor.
@@ -340,61 +337,6 @@ MEANINGS["rsub"] = lambda x, y, alpha=1: MEANINGS["sub"](y, x, alpha=alpha)
 MEANINGS["__rdiv__"] = MEANINGS["__rtruediv__"]
 
 
-class Scores:
-    """The products of each row of K with each: softmax and a product with rows make attention of them.
-
-    Anything else raises NeedsFixed; so does all where `query` is None.
-    """
-
-    def __init__(
-        self, query: Traced | None, keys: Traced, shape: Sequence[Any], weights: bool = False
-    ) -> None:
-        self.trace, self.query, self.keys = keys.trace, query, keys
-        self.shape_, self.weights = tuple(shape), weights
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        return dispatch(func, args, kwargs or {})
-
-    def _asked(self, holds: bool, weights: bool) -> Traced:
-        """The query. Errors: NeedsFixed where these are (no) weights, or it does not hold."""
-        if self.query is None or self.weights != weights or not holds:
-            raise NeedsFixed(PRODUCTS)
-        return self.query
-
-    def scaled(self, factor: Any) -> Scores:
-        """The same times a number."""
-        query = self._asked(type(factor) in (int, float), False)
-        return Scores(query * factor, self.keys, self.shape_)
-
-    def softmax(self, dim: int | None = None, *_: Any, **__: Any) -> Scores:
-        """The weights of attention."""
-        last = len(self.shape_) - 1
-        query = self._asked(axis(-1 if dim is None else dim, last + 1) == last, False)
-        return Scores(query, self.keys, self.shape_, True)
-
-    def times(self, values: Any) -> Traced:
-        """Sums of rows, weighted: what attention gives."""
-        query = self._asked(isinstance(values, Traced) and values.shape_[-2:-1] == (K,), True)
-        found = self.trace.attend(1, query, self.keys, values)
-        return Traced(self.trace, found, (*self.shape_[:-1], values.shape_[-1]))
-
-    def __truediv__(self, number: Any) -> Scores:
-        return self.scaled(1 / number if type(number) in (int, float) else number)
-
-    def _fixed(self, *_: object) -> Any:
-        raise NeedsFixed(PRODUCTS)
-
-    __getattr__ = __getitem__ = __setitem__ = __iter__ = __len__ = __bool__ = _fixed
-    __add__ = __radd__ = __sub__ = __rsub__ = __rtruediv__ = __neg__ = __pow__ = _fixed
-    __lt__ = __le__ = __gt__ = __ge__ = _fixed
-    __mul__ = __rmul__ = scaled
-    __matmul__ = times
-
-
-PRODUCTS = "the products of all pairs of a list are computed with"
-
-
 def trace_of(*args: Any) -> Trace | None:
     """The trace of the first symbol among some arguments."""
     for arg in args:
@@ -407,50 +349,12 @@ def trace_of(*args: Any) -> Trace | None:
     return None
 
 
-class Indices(TensorLike):
-    """A tensor of whole numbers that differ from call to call."""
-
-    dtype = torch.int64
-
-    def __init__(self, index: Index, shape: Sequence[Any]) -> None:
-        self.index, self.shape_ = index, tuple(shape)
-
-    @property
-    def shape(self) -> Any:
-        return self.shape_
-
-    def item(self) -> Index:
-        """The integer."""
-        return self.index
-
-    def unsqueeze(self, dim: int) -> Indices:
-        d = dim % (len(self.shape_) + 1)
-        return Indices(self.index, (*self.shape_[:d], 1, *self.shape_[d:]))
-
-    def squeeze(self, dim: int | None = None) -> Indices:
-        dims = dims_of(dim, len(self.shape_))
-        return Indices(self.index, [s for i, s in enumerate(self.shape_) if i not in dims or s != 1])
-
-    def view(self, *shape: Any) -> Indices:
-        sizes = sizes_of(shape)
-        if any(s is K for s in self.shape_) or numel(self.shape_) != 1:
-            raise NeedsFixed("indices of unknown number in another shape")
-        return Indices(self.index, tuple(1 if s == -1 else s for s in sizes))
-
-    reshape = view
-
-    def to(self, *_: Any, **__: Any) -> Indices:
-        return self
-
-    long = cuda = cpu = detach = clone = to
-
-
 def traced(trace: Trace, x: Any) -> Traced:
     """Convert an argument of an operation to a symbol. Errors: CannotTrace."""
     if isinstance(x, Traced):
         return x
     if isinstance(x, Scores):
-        raise NeedsFixed(PRODUCTS)
+        x.refuse()
     if isinstance(x, torch.Tensor):
         if isinstance(x, torch.nn.Parameter) or id(x) in trace.known:
             return trace.param(x)
@@ -472,5 +376,5 @@ def traced(trace: Trace, x: Any) -> Traced:
     raise CannotTrace(f"{type(x).__name__} in an operation on tensors")
 
 
-for _cls in (Traced, Indices):
+for _cls in (Traced, Indices, Scores):
     _cls.dispatcher = staticmethod(dispatch)
