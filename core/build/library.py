@@ -34,8 +34,8 @@ from abw.core.jit.pointers import Pointer, Table
 from abw.core.policy.schedule import Policy
 from abw.core.run.onepass import finish
 from abw.core.run.onepass import state as at
+from abw.core.run.onepass.loop import answer
 from abw.core.run.onepass.onepass import Pass, Passes, refusal, texts_refusal
-from abw.core.run.onepass.state import answer
 from abw.core.run.onepass.workspace import LEAST
 from abw.core.run.workload import Networks
 from abw.core.store.outputs import Output

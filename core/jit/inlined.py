@@ -46,6 +46,27 @@ class LoweringOfParts(typed_passes.NativeLowering):
         return True
 
 
+@register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[no-untyped-call]
+class TypesOfParts(typed_passes.NopythonTypeInference):
+    """Types as numba infers them; what is returned may be an array at an address, which numba refuses."""
+
+    _name = "types_of_parts"
+
+    def run_pass(self, state: Any) -> bool:  # noqa: ANN401 (numba's)
+        """Infer them."""
+        of = state.typingctx, state.targetctx, state.func_ir, state.args, state.return_type, state.locals
+        found = typed_passes.type_inference_stage(*of)  # type: ignore[no-untyped-call]
+        state.typemap, state.return_type, state.calltypes, state.typing_errors = found
+        return True
+
+
+# What takes the place of numba's own passes.
+INSTEAD: dict[Any, Any] = {
+    typed_passes.NativeLowering: LoweringOfParts,
+    typed_passes.NopythonTypeInference: TypesOfParts,
+}
+
+
 class Parts(Loops):
     """The compiler of parts; see `Loops`."""
 
@@ -53,8 +74,7 @@ class Parts(Loops):
         """The passes; numba's own, which would make machine code, do not take their place."""
         passes = PassManager("parts")  # type: ignore[no-untyped-call]
         for each in PASSES:
-            lowering = each is typed_passes.NativeLowering
-            passes.add_pass(LoweringOfParts if lowering else each, "")  # type: ignore[no-untyped-call]
+            passes.add_pass(INSTEAD.get(each, each), "")  # type: ignore[no-untyped-call]
         passes.finalize()  # type: ignore[no-untyped-call]
         return [passes]
 

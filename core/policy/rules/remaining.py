@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.graph.bounds import tallest
+from abw.core.graph.bounds import _tallest
 from abw.core.graph.dag import Dag
 from abw.core.jit.decorators import njit
 from abw.core.policy.rules.frontier import Frontier
@@ -40,20 +40,24 @@ class Remaining(NamedTuple):
 
 def start_remaining(dag: Dag, frontier: Frontier, height: Ints) -> Remaining:
     """What remains before the first batch, of nodes of these heights, `frontier` being `start(dag)`."""
-    top = tallest(dag, height)
-    first = np.cumsum(top + 1, dtype=np.int32) - (top + 1)
-    number = np.zeros(int(np.sum(top + 1)), np.int32)
-    _count(dag.type, height, first, number)
-    head = frontier.head
-    remaining = Remaining(height, first, number, top, np.zeros_like(top), head.copy(), head.copy())
-    _note_ready(frontier, remaining)
+    number, of_types = np.zeros(len(dag) + len(dag.types), np.int32), np.zeros((5, len(dag.types)), np.int32)
+    remaining = Remaining(height, of_types[0], number, *of_types[1:])
+    begin_remaining(dag.type, frontier, remaining)
     return remaining
 
 
 @njit
-def _count(type: Ints, height: Ints, first: Ints, number: Ints) -> None:
+def begin_remaining(type: Ints, frontier: Frontier, remaining: Remaining) -> None:
+    """Fill what remains before the first batch; all but `height` are zeros, `number` (n + T,) of them."""
+    height, first, number, top, _, seen, done = remaining
+    _tallest(type, height, top)
+    numbers = 0
+    for t in range(len(top)):
+        first[t], seen[t], done[t] = numbers, frontier.head[t], frontier.head[t]
+        numbers += top[t] + 1
     for v in range(len(type)):
         number[first[type[v]] + height[v]] += 1
+    _note_ready(frontier, remaining)
 
 
 @njit

@@ -73,13 +73,18 @@ class Weights(NamedTuple):
 
 def weights(dag: Dag, frontier: Frontier, length: Ints) -> Weights:
     """The weights by path lengths (n,), `frontier` being `start(dag)`; no node is counted as ready yet."""
-    left = np.full(len(dag.types), LEAST_WEIGHT)
-    _weigh(dag.type, length, left)
-    return Weights(length, np.zeros_like(left), left, frontier.head.copy())
+    ready, left = np.zeros((2, len(dag.types)))
+    found = Weights(length, ready, left, np.empty(len(dag.types), np.int32))
+    begin_weights(dag.type, frontier, found)
+    return found
 
 
 @njit
-def _weigh(type: Ints, length: Ints, left: Floats) -> None:
+def begin_weights(type: Ints, frontier: Frontier, weights: Weights) -> None:
+    """Fill `left` and `seen` as they are before the first batch."""
+    length, _, left, seen = weights
+    for t in range(len(left)):
+        left[t], seen[t] = LEAST_WEIGHT, frontier.head[t]
     for v in range(len(type)):
         left[type[v]] += _weight_of(length[v])
 

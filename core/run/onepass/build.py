@@ -123,9 +123,7 @@ def _flow_in(words: int) -> bool:
 def _acyclic(words: int) -> int:
     """FINE unless nodes wait for each other."""
     state = longs_at(words, at.WORDS)
-    before = state[at.NEXT]
-    found = depths(words)
-    if found == 0:
-        return MORE
-    state[at.NEXT] = before
-    return FINE if found > 0 else WRONG
+    before, ends = state[at.NEXT], depths(words)
+    if ends != MORE:
+        state[at.NEXT] = before
+    return ends

@@ -35,6 +35,7 @@ from abw.core.run.onepass.binding import Binding, CannotPassError, binding_of, f
 from abw.core.run.onepass.growing import stages as grow
 from abw.core.run.onepass.growing.finished import finished_binding
 from abw.core.run.onepass.growing.growth import Growing
+from abw.core.run.onepass.loop import answer, go_on
 from abw.core.run.onepass.rules import Rule, rule_of
 from abw.core.run.onepass.state import Stage
 from abw.core.run.onepass.workspace import Phases, Workspace
@@ -70,7 +71,7 @@ def refusal(model: Model, networks: Networks, policy: Policy) -> str:
             "the model grows, and an output is a reduction that no type reads",
         ),
         (
-            growth and any(answer.fields for answer in model.answers.values()),
+            growth and any(form.fields for form in model.answers.values()),
             "the model grows, and outputs have fields of vertices",
         ),
         (networks.groups, "types are grouped (--group)"),
@@ -360,8 +361,8 @@ class Passes:
         if rule is None:
             return False
         needed: list[Callable[..., Any]] = [
-            at.answer,
-            at.go_on,
+            answer,
+            go_on,
             *chain(*_phases(rule, self._networks.equal is not None).values()),
         ]
         return all(map(is_on_disk, needed))

@@ -20,7 +20,7 @@ from abw.core.policy.rules.phases import Phases
 from abw.core.policy.rules.sufficient import Sufficient
 from abw.core.policy.rules.weight import Weight
 from abw.core.policy.schedule import Policy
-from abw.core.run.onepass import schedule, weighing
+from abw.core.run.onepass import schedule
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.state import Stage
 
@@ -48,11 +48,11 @@ def rule_of(policy: Policy, order: NDArray[np.int32] | None) -> Rule | None:
         case Critical():
             return Rule((schedule.successors, schedule.path_lengths, schedule.critical))
         case Weight(cost=None):
-            lengths = weighing.heights if policy.free else schedule.path_lengths
+            lengths = schedule.heights if policy.free else schedule.path_lengths
             numbers = {at.POWER: policy.power, at.FREE: policy.free}
-            return Rule((schedule.successors, lengths, weighing.scored), numbers=numbers)
+            return Rule((schedule.successors, lengths, schedule.scored), numbers=numbers)
         case Sufficient():
-            return Rule((schedule.successors, weighing.sufficient))
+            return Rule((schedule.successors, schedule.sufficient))
         case Reversed(policy=Critical() | Weight() | Sufficient()):
             found = rule_of(policy.policy, order)
             if found is not None:

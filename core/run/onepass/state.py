@@ -8,14 +8,15 @@ call. So a call allocates nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.jit.addresses import address_of, ask, longs_at, longs_in
-from abw.core.jit.decorators import fragment, njit
+from abw.core.jit.addresses import ints_at, longs_at
+from abw.core.jit.decorators import fragment
 
+Ints = NDArray[np.int32]
 # A stage, as `abw.core.jit.decorators.entry` compiles it.
 Stage = Callable[[int], int]
 
@@ -46,7 +47,7 @@ _NUMBERS = 75
 #   construction (`OWN`), its steps, where each type's nodes begin, nodes (3, n), where operands begin,
 #   operands, what stands for reductions; where equal nodes were looked for (else 0) `Distinct.place`, nodes
 #   as constructed (3, n), how many these are, and how many of them are kept leaves;
-#   of successors, path lengths, heights, recurrent types' numbers and what rules keep; of the rows of values,
+#   of successors, depths, path lengths, heights, recurrent types' numbers; of the rows of values,
 #   of arenas' rows, of constants' rows; how many rows lists have, the plan's arithmetic in products and else.
 # - How many values have rows already, whose references are behind the nodes', and where these rows lie.
 (
@@ -59,7 +60,7 @@ _NUMBERS = 75
     WALK, TABLE, SCRATCH, GROWTH, STAGE,
     KIND_AT, COLUMNS_AT, LINES_AT, DATA_AT, VERTICES, NODES, OPERANDS, BATCHES, EDGES,
     SPACE, OWN, STEPS_NOW, TYPE_PTR, NODE_AT, OPERAND_PTR, OPERAND, ALIAS, PLACE, MADE_AT, MADE, KEPT,
-    SUCC_PTR, SUCC, INDEGREE, LENGTH, HEIGHT, COLUMN, DOUBLES, ROW, ROWS_NOW,
+    SUCC_PTR, SUCC, INDEGREE, DEPTH, LENGTH, HEIGHT, COLUMN, ROW, ROWS_NOW,
     CONSTANT_NOW, LISTED, PRODUCT_FLOPS_NOW, OTHER_FLOPS_NOW, EARLIER, EARLIER_AT,
 ) = range(_NUMBERS)  # fmt: skip
 
@@ -130,37 +131,21 @@ def full(words: int) -> bool:
 
 
 @fragment
-def run_stages(words: int) -> int:
-    """Run the `STAGES` from the `STAGE` on; how the last of them ends."""
+def spare(words: int, count: int) -> Ints:
+    """Reserve so many 32-bit integers in the block; they may be touched unless it is `full`."""
+    return ints_at(take(words, count, 4), count)  # type: ignore[no-any-return]
+
+
+@fragment
+def held(words: int, word: int, count: int) -> Ints:
+    """`spare`, with the address in a word."""
     state = longs_at(words, WORDS)
-    stages = longs_in(state, STAGES)
-    for s in range(state[STAGE], len(stages)):
-        state[STAGE] = s
-        ends = ask(stages[s], words)
-        if ends != FINE:
-            return ends  # type: ignore[no-any-return]
-    return FINE
+    state[word] = take(words, count, 4)
+    return ints_at(state[word], count)  # type: ignore[no-any-return]
 
 
-@njit
-def answer(words: int, text: int, size: int, count: int) -> int:
-    """Run `count` instances of a text of so many bytes at an address, or (`text` 0) of the bound ones.
-
-    The words then say where outputs lie, if the result is `FINE`; any other says why not.
-    """
-    state = longs_at(words, WORDS)
-    state[NEXT], state[TEXT], state[SIZE], state[COUNT] = 0, text, size, count
-    state[STAGE] = 0
-    return run_stages(words)
-
-
-@njit
-def answer_text(words: int, text: NDArray[np.uint8], count: int) -> int:
-    """`answer` to a text that Python has."""
-    return answer(words, address_of(text), len(text), count)
-
-
-@njit
-def go_on(words: int) -> int:
-    """Continue a pass that ended with AGAIN, or run its next phase."""
-    return run_stages(words)
+@fragment
+def clear(numbers: NDArray[Any]) -> None:
+    """Fill with zeros."""
+    for i in range(len(numbers)):
+        numbers[i] = 0

@@ -31,9 +31,10 @@ from abw.core.run.onepass import build, finish
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.binding import Binding
 from abw.core.run.onepass.growing.growth import Growing, Values
+from abw.core.run.onepass.loop import answer, answer_text, go_on
 from abw.core.run.onepass.made import Made
 from abw.core.run.onepass.queryplans import plan_names
-from abw.core.run.onepass.state import Stage, answer, answer_text, go_on
+from abw.core.run.onepass.state import Stage
 from abw.core.run.workload import Networks
 
 Longs = NDArray[np.int64]

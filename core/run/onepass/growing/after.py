@@ -14,6 +14,7 @@ from abw.core.jit.decorators import entry
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.growing import stages
 from abw.core.run.onepass.growing.stages import note_rows
+from abw.core.run.onepass.loop import run_stages
 from abw.core.run.onepass.state import FINE, MORE, OTHER, full, take
 from abw.core.run.onepass.state import ROWS as MORE_ROWS
 
@@ -36,7 +37,7 @@ def run_after(words: int) -> int:
     for a in range(len(rows)):
         rows[a] = head[3 * a]
     late[at.STAGE] = 0
-    ends = at.run_stages(own[stages.AFTER])
+    ends = run_stages(own[stages.AFTER])
     state[at.NEXT] = late[at.NEXT]
     if ends == MORE_ROWS:
         state[at.ROWS_NOW] = late[at.ROWS_NOW]
