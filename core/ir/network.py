@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.ir.cell import Cell, Param, Port, Shape
-from abw.core.ir.model import Attention, Reduction, Table
+from abw.core.ir.model import QUERY, Attention, Reduction, Table
 
 Granularity = Literal["cell", "op"]
 # How a cell's variables lie in memory: by the planner; results as they come, batch after batch, as DyNet has
@@ -72,6 +72,17 @@ class NetType:
     slots: tuple[Slot, ...]
     outputs: tuple[Port, ...]
     params: tuple[int, ...]
+
+    @property
+    def lists(self) -> int:
+        """How many slots, the first ones, hold the values of all neighbours: all but an attention's query."""
+        return (
+            0
+            if self.cell is not None
+            else QUERY
+            if isinstance(self.reduction, Attention)
+            else len(self.slots)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,13 +287,15 @@ class Net:
         *,
         heads: int = 1,
         scaled: bool = True,
-    ) -> Value:
+    ) -> Any:  # noqa: ANN401 (a value or a list of values)
         """Average values, weighted by the softmax of the products of their keys with a query.
 
         This is attention (Vaswani et al., 2017). Each of the `heads` attends with its own part of query, keys
         and values; where `scaled`, products are divided by the root of a part's length. Without a query
-        (None) keys are the scores: a number each. One node; one value is its own average. Errors: AbwError
-        for no values, for more or fewer keys than values, or lengths that do not fit.
+        (None) keys are the scores: a number each. One node; one value is its own average. Of a list of
+        queries, as in self-attention, the result is a list, and one node each, which takes less time than a
+        call for each. Errors: AbwError for no values, for more or fewer keys than values, or lengths that do
+        not fit.
         """
         return self._reductions.attend(query, keys, values, heads, scaled)
 

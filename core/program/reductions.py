@@ -35,14 +35,16 @@ class Reductions:
 
     def attend(
         self, query: object, keys: Iterable[Any], values: Iterable[Any], heads: int, scaled: bool
-    ) -> Value:
+    ) -> Any:  # noqa: ANN401
         """See `Net.attend`."""
+        several = isinstance(query, list | tuple) and any(isinstance(each, Value) for each in query)
+        queries: Any = query if several else [[1.0] if query is None else query]
         found = self._alike("attend's values", [*values])
         scores = self._alike("attend's keys", [*keys])
         if len(found) != len(scores):
             raise AbwError(f"attend has {len(scores)} keys for {len(found)} values")
-        (asked,) = self._alike("attend's query", [[1.0] if query is None else query])
-        shapes = found[0].shape, scores[0].shape, asked.shape
+        asked = self._alike("attend's query", queries)
+        shapes = found[0].shape, scores[0].shape, asked[0].shape
         for what, shape in zip(("values", "keys", "query"), shapes, strict=True):
             if len(shape) != 1 or heads < 1 or shape[0] % heads:
                 message = f"attend: {what} of {list(shape)} have no {heads} equal parts"
@@ -50,11 +52,15 @@ class Reductions:
         if shapes[1] != shapes[2]:
             message = f"attend has keys of {list(shapes[1])} for a query of {list(shapes[2])}"
             raise AbwError(message, hint="without a query, keys are scores: a number each")
-        if len(found) == 1:
-            return found[0]
-        number = self._number(Attention(heads, scaled and query is not None), shapes)
-        words = (value.ref for value in (*found, *scores, *[asked] * len(found)))
-        return self._node(number, shapes[0], len(found), *words)
+        made: list[Any] = found * len(asked)
+        if len(found) > 1:
+            number = self._number(Attention(heads, scaled and query is not None), shapes)
+            given = ([value.ref for value in some] for some in (found, scores, asked))
+            recorder, kind = self._net._session.recorder, self._net._kind[shapes[0]]
+            first, made = recorder.attend(number, *given), [self._net._values[shapes[0]]() for _ in asked]
+            for place, value in enumerate(made):
+                value.ref = first + place * recorder.step + kind
+        return made if several else made[0]
 
     def softmax(self, values: Iterable[Any]) -> list[Value]:
         """See `Net.softmax`."""

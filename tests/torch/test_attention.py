@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 
-from hypothesis import given  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
 from torch import nn  # noqa: E402
 
-from abw.core.program.recording.recorder import Recorder  # noqa: E402
 from tests.torch.models import check  # noqa: E402
 
 SENTENCES = [[3], [1, 2], [4, 4, 1], [5, 6, 7, 8, 0], [2, 1]]
@@ -77,20 +73,3 @@ def test_attention_over_a_list_is_a_node_for_each_row(model, said):
 def test_scores_that_are_used_otherwise_are_computed_for_each_length(model):
     torch.manual_seed(1)
     assert "attention" not in check(model().eval(), SENTENCES).report()
-
-
-@given(st.integers(1, 4), st.integers(0, 5), st.integers(0, 3))
-def test_several_nodes_are_written_as_one_by_one(count, width, before):
-    words = np.arange(count * width, dtype=np.int64).reshape(count, width)
-    both = Recorder(2), Recorder(2)
-    for recorder in both:
-        recorder.restore()
-        recorder.owner.value = 3 << 32
-        for _ in range(before):
-            recorder.node(1, 7)
-    handles = [both[0].node(5, *row) for row in words.tolist()]
-    assert both[1].nodes(5, words) == handles[0]
-    assert both[0].next == both[1].next
-    pieces = [recorder.take() for recorder in both]
-    assert pieces[0].words.tolist() == pieces[1].words.tolist()
-    assert pieces[0].nodes == pieces[1].nodes == before + count

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any
 
-import numpy as np
 import torch
 
 from abw.core.base.errors import AbwError, Span
@@ -219,22 +218,17 @@ class CellLibrary:
         number, recorder = self._reductions[kind, sizes], self.session.recorder
 
         def attend(values: Any, keys: Any, queries: Any) -> list[Any]:
-            n = len(values)
-            if len(keys) != n:
-                raise CannotTrace(f"attention over {n} values with {len(keys)} keys")
-            m, made = len(queries), []
-            if n == 1:
-                refs: Iterable[int] = [values[0].ref] * m
+            if len(keys) != len(values):
+                raise CannotTrace(f"attention over {len(values)} values with {len(keys)} keys")
+            made = [cls() for _ in queries]
+            if len(values) == 1:
+                ref, step = values[0].ref, 0
             else:  # kinds are checked later
-                rows = np.empty((m, 1 + 3 * n), np.int64)
-                rows[:, : 1 + 2 * n] = [n, *[x.ref for x in values], *[x.ref for x in keys]]
-                rows.T[1 + 2 * n :] = [x.ref for x in queries]
-                first = recorder.nodes(number, rows) + cls.kind_
-                refs = range(first, first + recorder.step * m, recorder.step)
-            for ref in refs:
-                one = cls()
+                given = ([x.ref for x in some] for some in (values, keys, queries))
+                ref, step = recorder.attend(number, *given) + cls.kind_, recorder.step
+            for one in made:
                 one.ref = ref
-                made.append(one)
+                ref += step
             return made
 
         return attend

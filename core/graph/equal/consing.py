@@ -37,6 +37,8 @@ APPENDED = 40e-9
 # The same in rounds of growing models: 50 ns, beside arithmetic that spares less where it leaves batches of
 # few rows, whose weights are read all the same.
 GROWN = 100e-9
+# What the table has where it is empty; and, less where a list is among the keys, for a list.
+EMPTY, LIST = -1, -2
 
 
 def worth(nodes: int, spared: int, flops: float, seconds: float = APPENDED) -> bool:
@@ -76,14 +78,19 @@ class Consing:
     """Which node stands for each of a run's nodes: the first of its type that reads equal values.
 
     `same` (room,): by the node's number. `begins` (room,): where among `keys` is what a node was known by:
-    its type, the number of its operands, and these, as references to nodes that stand for others. `used`
-    (1,): how many numbers of `keys` are taken. `table`: an open hash table of nodes, -1 where it is empty.
-    `pairs` (T,): the number of slots of a sum, whose two operands may change places; 0 for others.
+    its type, the number of its operands, and these, as references to nodes that stand for others. The lists
+    that several attention nodes may read stand there once: such a node is known by -1 less its type, where
+    its lists are, and its query. `used` (1,): how many numbers of `keys` are taken. `table`: an open hash
+    table of nodes and lists (see `LIST`). `pairs` (T,): the number of slots of a sum, whose two operands may
+    change places; 0 for others.
     """
 
     def __init__(self, network: Network) -> None:
         sums = [len(t.slots) if t.reduction == "sum" else 0 for t in network.types]
         self.pairs = np.array(sums, np.uint8)
+        self._slots = np.array([len(t.slots) for t in network.types], np.int32)
+        self._shared = np.array([t.lists % len(t.slots) if t.slots else 0 for t in network.types], np.int32)
+        self._per_node = 4 if self._shared.any() else 2  # of the table
         self._shift = network.width.bit_length() - 1
         self.used = np.zeros(1, np.int64)
         self.same, self.begins, self.keys = (np.empty(0, np.int32) for _ in range(3))
@@ -92,12 +99,12 @@ class Consing:
     def begin(self) -> None:
         """Begin a run."""
         self.used[0] = 0
-        self.table[:] = -1
+        self.table[:] = EMPTY
 
     def reserve(self, before: int, nodes: int, operands: int) -> bool:
         """Have room for more nodes behind `before` that are there; whether arrays were replaced for that."""
         needed = before + nodes
-        keys = int(self.used[0]) + operands + 2 * nodes
+        keys = int(self.used[0]) + operands + 3 * nodes
         if needed <= len(self.same) and keys <= len(self.keys):
             return False
         if needed > len(self.same):
@@ -105,7 +112,7 @@ class Consing:
             same, self.begins = np.arange(room, dtype=np.int32), _longer(self.begins, room)
             same[:before] = self.same[:before]
             self.same = same
-            self.table = np.full(1 << (2 * room - 1).bit_length(), -1, np.int32)
+            self.table = np.full(1 << (self._per_node * room - 1).bit_length(), EMPTY, np.int32)
             _enter_all(self.same[:before], self.begins, self.keys, self.table)
         if keys > len(self.keys):
             self.keys = _longer(self.keys, max(4 * LEAST, 2 * keys))
@@ -117,8 +124,8 @@ class Consing:
         """
         self.reserve(first, len(types), len(operand))
         _number(
-            (first, self._shift), (types, operand_ptr, operand), self.pairs, self.same,
-            self.begins, self.keys, self.used, self.table,
+            (first, self._shift), (types, operand_ptr, operand), (self.pairs, self._slots, self._shared),
+            self.same, self.begins, self.keys, self.used, self.table,
         )  # fmt: skip
         return self.same[first : first + len(types)]
 
@@ -154,20 +161,37 @@ def stands_for(node: int, keys: Ints, begin: int, at: Ints, table: Ints) -> int:
     """
     full, size = len(table) - 1, keys[begin + 1] + 2
     p = place(keys, begin, table)
-    while table[p] >= 0:
+    while table[p] != EMPTY:
         other = table[p]
         if other == node:
             break
-        same, there = True, at[other]
-        for i in range(size):
-            if keys[there + i] != keys[begin + i]:
-                same = False
-                break
-        if same:
+        if other >= 0 and _alike(keys, at[other], begin, size):
             return int(other)
         p = (p + 1) & full
     table[p], at[node] = node, begin
     return node
+
+
+@inner
+def list_at(keys: Ints, begin: int, table: Ints) -> int:
+    """Where among the keys the list stands that stands at `begin`: earlier, or there, and is entered then."""
+    full, size = len(table) - 1, keys[begin + 1] + 2
+    p = place(keys, begin, table)
+    while table[p] != EMPTY:
+        there = LIST - table[p]
+        if there >= 0 and _alike(keys, there, begin, size):
+            return int(there)
+        p = (p + 1) & full
+    table[p] = LIST - begin
+    return begin
+
+
+@inner
+def _alike(keys: Ints, a: int, b: int, size: int) -> bool:
+    i = 0
+    while i < size and keys[a + i] == keys[b + i]:
+        i += 1
+    return i == size
 
 
 @inner
@@ -181,7 +205,7 @@ def sort_pairs(keys: Ints, begin: int, slots: int) -> None:
 def _number(
     numbers: tuple[int, int],
     nodes: tuple[Ints, Ints, Ints],
-    pairs: Bytes,
+    of_types: tuple[Bytes, Ints, Ints],
     same: Ints,
     at: Ints,
     keys: Ints,
@@ -191,20 +215,34 @@ def _number(
     """Find what stands for each of some nodes, in their order; rename the references to these."""
     first, shift = numbers
     types, ptr, operand = nodes
+    pairs, slots, shared = of_types
     end, mask = used[0], (1 << shift) - 1
     for v in range(len(types)):
-        low, high = ptr[v], ptr[v + 1]
-        keys[end], keys[end + 1] = types[v], high - low
+        low, high, t = ptr[v], ptr[v + 1], types[v]
         for k in range(low, high):
-            reference = operand[k]
-            if reference >= 0:
-                reference = same[reference >> shift] << shift | (reference & mask)
-                operand[k] = reference
-            keys[end + 2 + k - low] = reference
-        sort_pairs(keys, end, pairs[types[v]])
+            if operand[k] >= 0:
+                operand[k] = same[operand[k] >> shift] << shift | (operand[k] & mask)
+        head, size, step, behind = t, high - low, 1, end + 2
+        if shared[t]:
+            head, step = -1 - t, (high - low) // slots[t]
+            size = step * shared[t]
+            keys[end], keys[end + 1] = head, size
+            for k in range(low, low + size):
+                keys[end + 2 + k - low] = operand[k]
+            listed = list_at(keys, end, table)
+            if listed == end:
+                end += 2 + size
+            keys[end + 2], behind = listed, end + 3
+            low += size
+            size = 1 + slots[t] - shared[t]
+        keys[end], keys[end + 1] = head, size
+        for k in range(low, high, step):
+            keys[behind] = operand[k]
+            behind += 1
+        sort_pairs(keys, end, pairs[t])
         same[first + v] = stands_for(first + v, keys, end, at, table)
         if same[first + v] == first + v:
-            end += 2 + high - low
+            end = behind
     used[0] = end
 
 
@@ -214,8 +252,10 @@ def _enter_all(same: Ints, at: Ints, keys: Ints, table: Ints) -> None:
     for v in range(len(same)):
         if same[v] != v:
             continue
+        if keys[at[v]] < 0:
+            list_at(keys, keys[at[v] + 2], table)
         p = place(keys, at[v], table)
-        while table[p] >= 0:
+        while table[p] != EMPTY:
             p = (p + 1) & (len(table) - 1)
         table[p] = v
 

@@ -28,7 +28,7 @@ from abw.core.program.recording.machine_code import (
     machine_function,
     value_type,
 )
-from abw.core.program.recording.segments import Longs, Piece
+from abw.core.program.recording.segments import Longs, Piece, lists_of
 from abw.core.program.recording.values import BITS, Owner, Value, class_fields
 
 # Takes a node's words.
@@ -225,22 +225,19 @@ class Recorder:
         self.next = first + self.step
         return first
 
-    def nodes(self, number: int, words: Longs) -> int:
-        """Write a node of a type for each row of words (m, w); returns the first one's first handle, from
-        which those of the others follow by `step`.
+    def attend(self, number: int, values: Sequence[int], keys: Sequence[int], queries: Sequence[int]) -> int:
+        """Write an attention node for each query, over the same values and keys, all given as handles.
+
+        Returns the first one's first handle, from which those of the others follow by `step`.
         """
-        state, (m, w), first = self._state, words.shape, int(self.next)
-        if not state[_LIMIT]:
-            for row in words.tolist():
-                self.node(number, *row)
+        first: int = self.next
+        if not self._state[_LIMIT]:
+            for query in queries:
+                self.node(number, len(values), *values, *keys, query)
             return first
-        at = state[_AT]
-        end = at + m * (w + 1)
-        if end > state[_LIMIT]:
-            self._grow(2 * end)
-        rows = self._buffer[at:end].reshape(m, w + 1)
-        rows[:, 0], rows[:, 1:] = number | self.owner.value, words
-        state[_AT], self.next = end, first + m * self.step
+        lists = lists_of(len(values), len(queries))
+        self.write((number | self.owner.value, lists, *values, *keys, *queries))
+        self.next = first + len(queries) * self.step
         return first
 
     @property

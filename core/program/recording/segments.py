@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.ir.network import Network
-from abw.core.jit.decorators import njit
+from abw.core.jit.decorators import inner, njit
 from abw.core.program.recording.values import BITS, SHAPES
 
 Ints = NDArray[np.int32]
@@ -24,8 +24,9 @@ class Piece(NamedTuple):
     """What was recorded between two decisions: `nodes` in words.
 
     A node is `1 + inputs` words in a row: its type's number with its instance's index above bit `OWNER`, then
-    its operands' handles. A reduction has the length of its lists before these, and a list for each slot. A
-    handle is `reference << BITS | kind`.
+    its operands' handles. A reduction has the length of its lists before these, and a list for each slot;
+    attention's query is no list, and several nodes that read the same lists are `lists_of` and their queries.
+    A handle is `reference << BITS | kind`.
     """
 
     words: Longs
@@ -83,12 +84,13 @@ class MisreadError(Exception):
 
 
 class Reads(NamedTuple):
-    """What nodes of a network read: `slots` (T,), how many inputs each type has, below zero for a reduction;
-    `kinds` (T, S), the number of each one's shape; `constants` (C, 3), of each its first number, its end, and
-    the number of its shape.
+    """What nodes of a network read: `slots` (T,), how many inputs each type has, of which the first `lists`
+    (T,) are lists; `kinds` (T, S), the number of each one's shape; `constants` (C, 3), of each its first
+    number, its end, and the number of its shape.
     """
 
     slots: Ints
+    lists: Ints
     kinds: Ints
     constants: Ints
 
@@ -100,9 +102,9 @@ def reads_of(cells: Network) -> Reads:
     kinds = np.full((len(sizes), max(sizes, default=0)), -1, np.int32)
     for t, net_type in enumerate(cells.types):
         kinds[t, : sizes[t]] = [number[slot.shape] for slot in net_type.slots]
-    signed = np.where([t.cell is None for t in cells.types], -sizes, sizes).astype(np.int32)
+    lists = np.array([t.lists for t in cells.types], np.int32)
     known = [(c.first, c.first + c.rows, number[c.shape]) for c in cells.constants]
-    return Reads(signed, kinds, np.array(known, np.int32).reshape(-1, 3))
+    return Reads(sizes, lists, kinds, np.array(known, np.int32).reshape(-1, 3))
 
 
 def segment(piece: Piece, reads: Reads, width: int, base: int, first: int) -> Segment:
@@ -113,15 +115,38 @@ def segment(piece: Piece, reads: Reads, width: int, base: int, first: int) -> Se
     """
     words, n = piece
     type_of, instance, ptr = np.empty(n, np.int32), np.empty(n, np.int32), np.zeros(n + 1, np.int32)
-    operand = np.empty(len(words) - n, np.int32)
+    operand = np.empty(_operands(words, reads), np.int32)
     wrong, misread = _parse(words, reads, width, base, first, type_of, instance, ptr, operand)
     if wrong >= 0:
         node = int(np.searchsorted(ptr[1:], wrong, side="right"))
         slot, t = wrong - int(ptr[node]), int(type_of[node])
-        if reads.slots[t] < 0:
-            slot //= int(ptr[node + 1] - ptr[node]) // -int(reads.slots[t])
+        slot //= int(ptr[node + 1] - ptr[node]) // int(reads.slots[t])
         raise (MisreadError if misread else StaleError)(t, int(instance[node]), slot)
-    return Segment(first, type_of, instance, ptr, operand[: ptr[-1]])
+    return Segment(first, type_of, instance, ptr, operand)
+
+
+def lists_of(length: int, nodes: int) -> int:
+    """The word that says how long the lists are that so many nodes read."""
+    return length | (nodes - 1) << OWNER
+
+
+@inner
+def _head(words: Longs, at: int, lists: int) -> tuple[int, int]:
+    """How long the lists of the record are that begins there, and of how many nodes it is."""
+    return (words[at + 1] & TYPE, (words[at + 1] >> OWNER) + 1) if lists else (1, 1)
+
+
+@njit
+def _operands(words: Longs, reads: Reads) -> int:
+    """How many operands the nodes have that words say."""
+    at, found = 0, 0
+    while at < len(words):
+        t = words[at] & TYPE
+        lists, slots = int(reads.lists[t]), int(reads.slots[t])
+        length, count = _head(words, at, lists)
+        found += count * length * slots
+        at += 1 + min(lists, 1) + length * lists + count * (slots - lists)
+    return found
 
 
 @njit
@@ -139,38 +164,44 @@ def _parse(
     """Fill the arrays of a segment; returns the first operand of an earlier run, -1 without one; or one that
     is misread, and True.
     """
-    slots, kinds, constants = reads
     at, n, m, stale, misread = 0, 0, 0, -1, -1
     while at < len(words):
         t = words[at] & TYPE
-        type_of[n] = t
-        instance[n] = words[at] >> OWNER
-        at += 1
-        length = 1
-        if slots[t] < 0:
-            length = words[at]
-            at += 1
-        for s in range(abs(slots[t])):
-            for _ in range(length):
-                reference = words[at] >> BITS
-                wrong = words[at] & SHAPES - 1 != kinds[t, s]
-                if reference >= 0:
-                    if reference < base * width and stale < 0:
-                        stale = m
-                    reference -= base * width
-                    wrong |= reference >= (first + n) * width
-                else:
-                    c = 0
-                    while c < len(constants) and -1 - reference >= constants[c, 1]:
-                        c += 1
-                    wrong |= c == len(constants) or constants[c, 2] != kinds[t, s]
-                if wrong and misread < 0:
-                    misread = m
-                operand[m] = reference
-                m += 1
-                at += 1
-        n += 1
-        ptr[n] = m
+        lists, slots = int(reads.lists[t]), int(reads.slots[t])
+        length, count = _head(words, at, lists)
+        begin, below = at + 1 + min(lists, 1), (first + n) * width
+        own = begin + length * lists
+        for _ in range(count):
+            type_of[n], instance[n] = t, words[at] >> OWNER
+            for s in range(slots):
+                for i in range(length):
+                    word = words[begin + length * s + i] if s < lists else words[own + s - lists]
+                    reference = word >> BITS
+                    wrong = word & SHAPES - 1 != reads.kinds[t, s]
+                    if reference >= 0:
+                        if reference < base * width and stale < 0:
+                            stale = m
+                        reference -= base * width
+                        wrong |= reference >= below
+                    else:
+                        wrong |= not _is_constant(-1 - reference, reads.kinds[t, s], reads.constants)
+                    if wrong and misread < 0:
+                        misread = m
+                    operand[m] = reference
+                    m += 1
+            own += slots - lists
+            n += 1
+            ptr[n] = m
+        at = own
     if stale >= 0:
         return stale, False
     return misread, misread >= 0
+
+
+@inner
+def _is_constant(number: int, kind: int, constants: Ints) -> bool:
+    """Whether a constant of this shape has the number."""
+    c = 0
+    while c < len(constants) and number >= constants[c, 1]:
+        c += 1
+    return bool(c < len(constants) and constants[c, 2] == kind)

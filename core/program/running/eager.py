@@ -64,7 +64,8 @@ class EagerRunner(BatchRunner):
         slots: Iterable[Slot] = net_type.slots
         if net_type.cell is None:
             length, *handles = handles
-            slots = [slot for slot in net_type.slots for _ in range(length)]
+            lists, query = net_type.slots[: net_type.lists], net_type.slots[net_type.lists :]
+            slots = [*(slot for slot in lists for _ in range(length)), *query]
         operands = []
         for slot, handle in zip(slots, handles, strict=True):
             try:

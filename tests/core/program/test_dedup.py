@@ -30,7 +30,7 @@ from tests.core.program.cells import LIBRARY, small
 
 # An operation on a list of values: its name, and which values (modulo how many there are).
 Step = tuple[str, list[int]]
-STEPS = ("sum", "attend", "step", "join", "two", "input", "decide")
+STEPS = ("sum", "attend", "look", "step", "join", "two", "input", "decide")
 # What leads every program through the same first steps.
 COMMON: list[Step] = [("step", [0, 1]), ("decide", [-1]), ("sum", [-1, 0]), ("sum", [0, -2])]
 
@@ -44,6 +44,8 @@ def program(net: Any, steps: Sequence[Step]) -> tuple[list[int], Any]:
             values.append(net.sum(some))
         elif kind == "attend":
             values.append(net.attend(some[0], some[::-1], some, heads=2))
+        elif kind == "look":
+            values += net.attend([*some, values[-1]], some, some[::-1], heads=2)
         elif kind in ("step", "join"):
             values.append(getattr(net, kind)(some[0], some[-1]))
         elif kind == "two":
@@ -127,7 +129,8 @@ def test_large_pieces_are_planned_amid_those_of_the_tape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[Step] = [
-        *COMMON, ("two", [-1]), ("decide", [1]), ("attend", [1, 2, 3]), ("step", [-1, -2]), ("decide", [2]),
+        *COMMON, ("two", [-1]), ("decide", [1]), ("attend", [1, 2, 3]), ("look", [3, -1, 2]),
+        ("step", [-1, -2]), ("decide", [2]),
     ]  # fmt: skip
     some = [steps, steps[:-1], [*steps, *steps], COMMON]
     off = net_of(tmp_path, "cpu", "off")

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 import abw
 from abw.core.base.errors import AbwError
 from abw.core.program.net import Net
+from abw.core.program.recording.segments import joined
 from abw.core.program.session import ProgramGranularity
 from tests.core.program.cells import LIBRARY, Number, Plain, small
 
 # An operation on a list of values: its name, and which values (modulo how many there are).
 Step = tuple[str, list[int]]
 SIMPLE = ("sum", "mean", "max", "var", "std")
-STEPS = (*SIMPLE, "attend", "weigh", "softmax", "step", "decide")
+STEPS = (*SIMPLE, "attend", "look", "weigh", "softmax", "step", "decide")
 
 
 class Oracle(Plain):
@@ -47,7 +48,9 @@ class Oracle(Plain):
         powers = np.exp(np.stack([v.array for v in values]))
         return [*map(Number, powers / powers.sum(axis=0))]
 
-    def attend(self, query: Any, keys: Sequence[Number], values: Sequence[Number], heads: int = 1) -> Number:
+    def attend(self, query: Any, keys: Sequence[Number], values: Sequence[Number], heads: int = 1) -> Any:
+        if isinstance(query, list):
+            return [self.attend(each, keys, values, heads) for each in query]
         parts = []
         for head in range(heads):
 
@@ -74,6 +77,8 @@ def program(net: Any, steps: Sequence[Step]) -> tuple[list[int], Any]:
             values.append(getattr(net, kind)(some))
         elif kind == "attend":
             values.append(net.attend(some[0], some[::-1], some, heads=2))
+        elif kind == "look":
+            values += net.attend(values[-2:], some[::-1], some, heads=2)
         elif kind == "weigh":
             values.append(net.attend(None, [net.gate(value) for value in some], some))
         elif kind == "softmax":
@@ -111,6 +116,55 @@ def test_reductions_are_what_numpy_says(nets: dict[str, Net], kind: str, drawn: 
         alone = [net.run(lambda steps: program(net, steps), [steps])[0] for steps in drawn]
         assert [v.tobytes() for _, v in alone] == [v.tobytes() for _, v in found]
         assert net.verify(lambda steps: program(net, steps), drawn).ok
+
+
+def one_by_one(net: Net) -> Any:
+    """The net, where each query of a list is a call of its own."""
+
+    class Apart:
+        def attend(self, query: Any, *lists: Any, **options: Any) -> Any:
+            queries = query if isinstance(query, list) else [query]
+            found = [net.attend(each, *lists, **options) for each in queries]
+            return found if isinstance(query, list) else found[0]
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(net, name)
+
+    return Apart()
+
+
+@settings(max_examples=25)
+@given(st.lists(drawn_steps(), min_size=1, max_size=4), st.booleans())
+def test_queries_of_one_call_are_the_nodes_of_a_call_each(
+    nets: dict[str, Net], drawn: list[list[Step]], more: bool
+) -> None:
+    net = nets["cpu"]
+    steps = [[*one, ("look", [*range(9)]), ("look", [-1, 0]), *one] for one in drawn] if more else drawn
+    found = net.run(lambda one: program(net, one), steps)
+    engine = net._session.engine()
+    segment, batches = joined(engine.segments), engine.tape.batches
+    apart = net.run(lambda one: program(one_by_one(net), one), steps)
+    assert [(seen, v.tobytes()) for seen, v in apart] == [(seen, v.tobytes()) for seen, v in found]
+    other = joined(engine.segments)
+    for name in ("type", "instance", "operand_ptr", "operand"):
+        one, two = getattr(segment, name), getattr(other, name)
+        # inputs are numbered on from run to run
+        np.testing.assert_array_equal(np.maximum(one, -1), np.maximum(two, -1))
+    assert engine.tape.batches == batches
+
+
+def test_a_long_list_attends_to_itself(tmp_path: Path) -> None:
+    """More rows are read than there are words."""
+    net = small(tmp_path)
+
+    def each(length: int) -> Any:
+        values = [net.step(net.words[i % 20], net.start) for i in range(length)]
+        return net.attend(values, values, values)
+
+    found = net.run(each, [150, 1, 3])
+    assert [*map(len, found)] == [150, 1, 3]
+    for some, wide in zip(found, net.run(each, [150, 1, 3], eager=True), strict=True):
+        np.testing.assert_allclose(some, wide, atol=1e-4)
 
 
 def many(net: Net, words: list[int]) -> Any:
@@ -186,11 +240,18 @@ def test_nothing_recorded_wrongly_reaches_a_kernel(tmp_path: Path, executor: str
     recorder, kind = net._session.recorder, net.start.ref & 0xFFFFF
 
     def forged(handle: Callable[[], int]) -> None:
+        for where in range(3):
+            refused(handle, where)
+
+    def refused(handle: Callable[[], int], where: int) -> None:
         def program(_: int) -> Any:
             value: Any = type(net.start)()
             made = net.step(net.start, net.start)
             value.ref = handle()
-            return net.step(net.sum([value, value]), made)
+            given = value if where == 0 else made
+            if where < 2:
+                return net.step(net.sum([given, value]), made)
+            return net.attend([made, value], [made, made], [made, given])
 
         with pytest.raises(AbwError, match=r"another shape, or of a later call|of an earlier run"):
             net.run(program, [0])

@@ -66,7 +66,7 @@ def _answer(state: Longs, noted: Longs) -> int:
         room = min(state[at.BEGIN + 1], state[at.OPERAND + 1], state[at.TYPE + 1] - first)
         if state[at.LOOKS] != 0:
             most = min(state[at.SAME + 1] - first, state[at.TABLE + 1] // 2 - first)
-            room = min(room, most, (state[at.KEYS + 1] - longs_in(state, at.USED)[0]) // 2)
+            room = min(room, most, (state[at.KEYS + 1] - longs_in(state, at.USED)[0]) // 4)
         if length > room:  # so many nodes at most: each has a word of its own
             return FULL
         status = advance(state, noted[WORDS] + 8 * begin, length)

@@ -11,16 +11,16 @@ from abw.core.plan.arenas import Arenas
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
-_NUMBERS = 21
+_NUMBERS = 22
 # Words that are numbers: four that `abw.core.exec.cpu.llvm.best` explains; the run's first reference, and
 # how many nodes it has; the arithmetic from which on plans are better; where kernels have their scratch.
 # Handles are references shifted to the left by `BITS`, these are nodes shifted by `SHIFT`. The most slots and
 # outputs of a type, and how many batches ran; whether equal nodes are looked for. Where the C library's
 # `clock_gettime` is (0: nowhere), what it writes, and how many nanoseconds rounds took. The length of vectors
-# of which so many best are asked for, where no function finds them yet.
+# of which so many best are asked for, where no function finds them yet. How many rows all nodes' slots have.
 (
     BASE, COUNT, LIMIT, SCRATCH, BITS, SHIFT, SLOTS, WIDTH, BATCHES, LOOKS,
-    CLOCK, CLOCK_NUMBER, TIME_SECONDS, TIME_REST, NANOSECONDS, LENGTH, WANTED,
+    CLOCK, CLOCK_NUMBER, TIME_SECONDS, TIME_REST, NANOSECONDS, LENGTH, WANTED, ITEMS,
 ) = range(LANE + 1, _NUMBERS)  # fmt: skip
 
 _ARRAYS = 37
@@ -30,11 +30,12 @@ _ARRAYS = 37
 #   arrays `SAME`, `AT`, `KEYS`, `USED`, `TABLE` and `PAIRS`.
 # - Over new nodes: where the operands `BEGIN` among the words, how many producers are `MISSING`, the `HEAD`
 #   of a list of words that read the node, the longest `PATH` from it, the `QUEUE` of ready ones.
-# - Over words: the reference of an `OPERAND`, or -1 less a constant's row; of a word that says how long the
-#   lists of a reduction are, that. The `NEXT` word that reads the same node, the node that is the word's
-#   `OWNER`.
-# - Over types: how many slots and outputs, the arenas of these (T, S) and (T, W), whether it `REDUCES` lists,
-#   the arithmetic of a node, the addresses of kernels and of their weights.
+# - Over words: the reference of an `OPERAND`, or -1 less a constant's row. The `NEXT` word that reads the
+#   same node, the node that is the word's `OWNER`, or -1 less the first of several nodes that share a list.
+#   The two words before a reduction's lists have there: how many nodes share them, the longest path from
+#   these, nothing; how long the lists are, how many of their words are still missing, the first node.
+# - Over types: how many slots and outputs, the arenas of these (T, S) and (T, W), how many slots are
+#   `LISTED`, the arithmetic of a node, the addresses of kernels and of their weights.
 # - Over arenas: the address, the bytes of a row; `ROWS` (3, A): the next free row, the end of those there
 #   is room for, how many more are needed. `KNOWN` (n, 3), by arena as `KNOWN_PTR` says: a constant's first
 #   number, its end, its first row. `FIELDS` (n, 6): see below.
@@ -48,7 +49,7 @@ _ARRAYS = 37
     TYPE, ROW,
     BEGIN, MISSING, HEAD, PATH, QUEUE,
     OPERAND, NEXT, OWNER,
-    TYPE_SLOTS, TYPE_OUTPUTS, SLOT_ARENA, OUTPUT_ARENA, REDUCES, FLOPS, KERNEL, CONSTANTS,
+    TYPE_SLOTS, TYPE_OUTPUTS, SLOT_ARENA, OUTPUT_ARENA, LISTED, FLOPS, KERNEL, CONSTANTS,
     ARENA, PITCH, ROWS, KNOWN_PTR, KNOWN, FIELDS,
     READY, FRAME, INDEX, LISTS,
     SIZE, ARGMAX, BESTS,

@@ -96,7 +96,7 @@ class CompiledTape(PlannedTape):
             at.TYPE_OUTPUTS: arenas.outputs,
             at.SLOT_ARENA: np.ascontiguousarray(arenas.slot_arena),
             at.OUTPUT_ARENA: np.ascontiguousarray(arenas.output_arena),
-            at.REDUCES: arenas.reduces.astype(np.uint8),
+            at.LISTED: np.array([t.lists for t in network.types], np.int32),
             at.FLOPS: arenas.product_flops,
             at.KERNEL: tables["kernel"],
             at.CONSTANTS: tables["constants"],
@@ -240,7 +240,9 @@ class CompiledTape(PlannedTape):
         self._point(at.LISTS, np.empty(self._room + 1, np.int32))
 
     def _have(self, more: NDArray[Any]) -> None:
-        """Memory for so many rows more of each arena (A,)."""
+        """Memory for so many rows more of each arena (A,), and for the rows that the last nodes read."""
+        if self._words[at.ITEMS] > self._words[at.INDEX + 1]:
+            self._point(at.INDEX, np.empty(2 * self._words[at.ITEMS], np.int32))
         held: Ints = self._rows[0].astype(np.int32)
         wanted: Ints = (held + more).astype(np.int32)
         self._epochs.go_on(wanted, self._arenas)
