@@ -6,12 +6,13 @@ dictionaries. Anything else, and what that refuses, is left to it.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.jit.addresses import address_of, bytes_at, ints_at, longs_at
+from abw.core.jit.addresses import address_of, bytes_at, longs_at
 from abw.core.jit.decorators import fragment, holding
 from abw.core.jit.objects import (
     TYPE_AT,
@@ -31,452 +32,290 @@ from abw.core.jit.objects import (
 Bytes = NDArray[np.uint8]
 Longs = NDArray[np.int64]
 
-# The formats, as the walk knows them.
-TREES, LATTICE, TAGS, PAIRS, WORDS, JSON, PLANS = range(7)
-FORMATS = {"trees": TREES, "lattice": LATTICE, "tags": TAGS, "pairs": PAIRS, "words": WORDS, "json": JSON}
-FORMATS["plans"] = PLANS
-
 # What an object is.
-_TUPLE, _LIST, _TEXT, _WHOLE, _FLOAT, _MAPPING, _FLAG, _NOTHING_AT_ALL, _OTHER = range(9)
-_KINDS = (tuple, list, str, int, float, dict, bool, type(None))
-# Where these types lie, and behind them True.
-TYPES = np.array([*map(id, _KINDS), id(True)], np.int64)
+_TUPLE, _LIST, _MAPPING, _TEXT, _WHOLE, _FLOAT, _FLAG, _NOTHING, _OTHER = range(9)
+_KINDS = (tuple, list, dict, str, int, float, bool, type(None))
 
-# The walk's space: what functions of Python's answer, then what is open, an object a time. So many at most.
-_SIZE, _KEY, _VALUE, _POSITION, _FREE = range(5)
-_OBJECT, _NEXT, _COUNT, _OPEN = range(4)
+# How a text or a number is written: as a word without blanks, and without brackets, or bars; one that is the
+# last of two members; with the tag of a word that has none; as lines; as JSON.
+WORD, BRACKETED, BARRED, LEAF, UNTAGGED, LINE, LINES, JSON = range(8)
+_BLANK, _QUOTE, _BAR, _BACKSLASH, _MINUS, _COLON, _DIGIT = b' "|\\-:0'
+_NEWLINE, _PARTING, _MARK = 10, 1, 0xEF
+# The bytes that it may not have, by that.
+_FORBIDDEN = np.zeros((8, 256), np.bool_)
+_FORBIDDEN[:LINE, : _BLANK + 1] = True
+_FORBIDDEN[[BRACKETED, LEAF]] |= np.isin(np.arange(256), [*b"()"])
+_FORBIDDEN[BARRED, _BAR] = _FORBIDDEN[LINE, _NEWLINE] = _FORBIDDEN[LINES, _PARTING] = True
+_FORBIDDEN[JSON, [*range(_BLANK), _QUOTE, _BACKSLASH]] = True
+
+
+class _Member(NamedTuple):
+    """What a member may be: how a text and a number are written, the rule of a list, of a dictionary."""
+
+    text: int = -1
+    number: int = -1
+    list: int = -1
+    mapping: int = -1
+
+
+class _List(NamedTuple):
+    """How a list is written: what comes before, between and behind its members, how many there may be, and
+    what each may be, the last of these all that follow; `counted`: their number comes before them, too, and
+    with 2 a line of as many zeros.
+    """
+
+    before: str
+    between: str
+    behind: str
+    least: int
+    most: int
+    members: tuple[_Member, ...]
+    counted: int = 0
+
+
+_ANY = 2**31
+_LINES = _List("", "\n", "", 1, _ANY, (_Member(LINE, list=1),))
+_VALUE = _Member(JSON, JSON, 1, 2)
+_VALUES = _List("[", ",", "]", 0, _ANY, (_VALUE,)), _List("{", ",", "}", 0, _ANY, (_VALUE,))
+_LABEL, _NODE, _NUMBER = _Member(BRACKETED, BRACKETED), _Member(list=1), _Member(WORD, WORD)
+# What each format has for the list of all instances, and then for the lists in it.
+_RULES: Mapping[str, tuple[_List, ...]] = {
+    "trees": (_LINES, _List("(", " ", ")", 2, _ANY, (_LABEL, _Member(LEAF, list=1), _NODE))),
+    "words": (_LINES, _List("", " ", "", 1, _ANY, (_Member(WORD),))),
+    "tags": (
+        _LINES,
+        _List("", " ", "", 1, _ANY, (_Member(UNTAGGED, list=2),)),
+        _List("", "|", "", 2, 2, (_NUMBER, _Member(BARRED, BARRED))),
+    ),
+    "pairs": (
+        _LINES,
+        _List("", " ||| ", "", 2, 2, (_Member(LINE, list=2),)),
+        _List("", " ", "", 1, _ANY, (_Member(WORD),)),
+    ),
+    "lattice": (
+        _List("", "\n\x01\n", "", 1, _ANY, (_Member(LINES, list=1),)),
+        _List("", "", "", 1, _ANY, (_Member(list=2),), counted=2),
+        _List("\n", "", "", 0, _ANY, (_Member(list=3),), counted=1),
+        _List(" ", " ", "", 2, 2, (_NUMBER,)),
+    ),
+    "json": (_List("", "\n", "", 1, _ANY, (_Member(LINE, mapping=2),)), *_VALUES),
+    "plans": (_List("", "\n", "", 1, _ANY, (_Member(LINE, list=1, mapping=2),)), *_VALUES),
+}
+FORMATS = (*_RULES,)
+# A rule as numbers: texts are their bytes, the lowest first; then come three members.
+_BEFORE, _BETWEEN, _BEHIND, _LEAST, _MOST, _COUNTED, _MEMBERS = range(7)
+_AS_TEXT, _AS_NUMBER, _AS_LIST, _AS_MAPPING, _OF_MEMBER = range(5)
+_TAG, _TRUE, _FALSE, _NULL = (int.from_bytes(text, "little") for text in (b"|O", b"true", b"false", b"null"))
+
+
+def _table(format: str) -> Longs:
+    """The rules of a format as numbers, and behind them that of something whose member is the first."""
+    rows = []
+    for rule in (*_RULES[format], _List("", "", "", 1, 1, (_Member(list=0),))):
+        members = [rule.members[min(i, len(rule.members) - 1)] for i in range(3)]
+        texts = [int.from_bytes(text.encode(), "little") for text in rule[:3]]
+        rows.append([*texts, rule.least, rule.most, rule.counted, *(n for m in members for n in m)])
+    return np.array(rows, np.int64)
+
+
+# A function of C's may return an int: what is above 32 bits says nothing.
+_INT = 0xFFFFFFFF
+
+# The walk's space: what functions of Python's answer, where types lie and True does, then what is open, an
+# object a time. So many at most.
+_SIZE, _KEY, _ITEM, _TYPES = range(4)
+_IS_TRUE = _TYPES + len(_KINDS)
+_FREE = _IS_TRUE + 1
+_OBJECT, _KIND, _RULE, _NEXT, _COUNT, _OPEN = range(6)
 DEEP = 1 << 12
 SPACE = _FREE + _OPEN * DEEP
 
 # Where there is no room, and for what is left to Python.
 ROOM, LEFT = -1, -2
 # Bytes of room that are asked for beside a text's own.
-_SPARE = 32
+_SPARE = 64
 
 
 @holding
-def write_all(instances: int, count: int, format: int, out: Bytes, space: Longs, types: Longs) -> int:
+def write_all(instances: int, rules: Longs, out: Bytes, space: Longs) -> int:
     """Write the objects of the list at an address; how many bytes of `out` (n,), or ROOM or LEFT.
 
-    Lines are parted by newlines, lattices by a line with a byte 1. `space` (SPACE,), `types`: TYPES.
+    `rules`: a format's, of which the first is that of the list; `space` (SPACE,).
     """
-    words, kinds, begin, room = address_of(space), address_of(types), address_of(out), len(out)
-    at = 0
-    for i in range(count):
-        if i > 0:
-            if at + _SPARE > room:
-                return ROOM
-            out[at] = _NEWLINE
-            at += 1
-            if format == LATTICE:
-                out[at], out[at + 1] = _PARTING, _NEWLINE
-                at += 2
-        obj = list_item(instances, i)
-        kind = kind_of(obj, kinds)
-        if kind == _TEXT:
-            at = _line(obj, format == LATTICE, begin, room, at, words)
-        elif format == TREES:
-            at = _tree(obj, begin, room, at, words, kinds)
-        elif (format == JSON and kind == _MAPPING) or (format == PLANS and kind in (_MAPPING, _LIST)):
-            at = _json(obj, begin, room, at, words, kinds)
-        elif format == PAIRS:
-            at = _pair(obj, begin, room, at, words, kinds)
-        elif format not in (JSON, PLANS):
-            at = _rows(obj, format, begin, room, at, words, kinds)
+    words, room = address_of(space), len(out)
+    at, deep, obj, which, member, base = 0, 0, instances, len(rules) - 1, _MEMBERS, _FREE
+    while True:
+        kind = _kind_of(obj, space)
+        if at + _SPARE > room:
+            return ROOM
+        if kind <= _MAPPING:
+            which = rules[which, member + (_AS_MAPPING if kind == _MAPPING else _AS_LIST)]
+            if which < 0 or deep == DEEP:
+                return LEFT
+            count = 0
+            if kind != _MAPPING:
+                count = tuple_size(obj) if kind == _TUPLE else list_size(obj)
+                if count < rules[which, _LEAST] or count > rules[which, _MOST]:
+                    return LEFT
+            base, deep = _FREE + _OPEN * deep, deep + 1
+            space[base + _OBJECT], space[base + _KIND], space[base + _RULE] = obj, kind, which
+            space[base + _NEXT], space[base + _COUNT] = 0, count
+            at = _put(rules[which, _BEFORE], out, at)
+            if rules[which, _COUNTED] > 0:
+                at = _digits(count, out, at)
+            if rules[which, _COUNTED] > 1:
+                if at + 2 * count + _SPARE > room:
+                    return ROOM
+                for i in range(count):
+                    out[at], out[at + 1] = _BLANK if i > 0 else _NEWLINE, _DIGIT
+                    at += 2
+        elif kind == _TEXT:
+            how = rules[which, member + _AS_TEXT]
+            if how < 0 or (how == LEAF and space[base + _COUNT] != 2):
+                return LEFT
+            at = _text(obj, how, out, at, space)
         else:
-            at = LEFT
+            how = rules[which, member + _AS_NUMBER]
+            if how < 0 or kind == _OTHER or (kind > _FLOAT and how != JSON):
+                return LEFT
+            at = _number(obj, kind, out, at, space)
         if at < 0:
             return at
+        while True:  # the next member of what is open
+            base = _FREE + _OPEN * (deep - 1)
+            kind, which = space[base + _KIND], space[base + _RULE]
+            if at + _SPARE > room:
+                return ROOM
+            if kind == _MAPPING:
+                passed, place = space[base + _COUNT], words + 8 * (base + _NEXT)
+                more = next_item(space[base + _OBJECT], place, words + 8 * _KEY, words + 8 * _ITEM) & _INT
+                space[base + _COUNT] += more
+            else:
+                passed = space[base + _NEXT]
+                more = passed < space[base + _COUNT]
+                space[base + _NEXT] += more
+            if more:
+                break
+            at, deep = _put(rules[which, _BEHIND], out, at), deep - 1
+            if deep == 0:
+                return at
+        at = _put(rules[which, _BETWEEN] if passed > 0 else 0, out, at)
+        member = _MEMBERS + _OF_MEMBER * min(passed, 2)
+        if kind != _MAPPING:
+            top = space[base + _OBJECT]
+            obj = tuple_item(top, passed) if kind == _TUPLE else list_item(top, passed)
+            continue
+        key, obj = space[_KEY], space[_ITEM]
+        at = _text(key, JSON, out, at, space) if _kind_of(key, space) == _TEXT else LEFT
+        if at < 0:
+            return at
+        out[at] = _COLON
+        at += 1
+
+
+@fragment
+def _kind_of(obj: int, space: Longs) -> int:
+    """What an object is, by its type alone."""
+    found, kind = longs_at(obj + TYPE_AT, 1)[0], 0
+    while kind < _OTHER and space[_TYPES + kind] != found:
+        kind += 1
+    return kind
+
+
+@fragment
+def _put(text: int, out: Bytes, at: int) -> int:
+    """Write the bytes of a number, for which there is room."""
+    while text > 0:
+        out[at] = text & 0xFF
+        text >>= 8
+        at += 1
     return at
 
 
 @fragment
-def kind_of(obj: int, types: int) -> int:
-    """What an object is, by its type alone."""
-    found, known = longs_at(obj + TYPE_AT, 1)[0], longs_at(types, _OTHER)
-    for kind in range(_OTHER):
-        if known[kind] == found:
-            return kind
-    return _OTHER
+def _digits(number: int, out: Bytes, at: int) -> int:
+    """Write a number that is not negative, for which there is room."""
+    digits, rest = 1, number
+    while rest >= 10:
+        rest //= 10
+        digits += 1
+    for d in range(digits):
+        out[at + digits - 1 - d] = _DIGIT + number % 10
+        number //= 10
+    return at + digits
 
 
 @fragment
-def _size_of(obj: int, kind: int) -> int:
-    """How many items a sequence has; -1 for what is none."""
-    if kind == _TUPLE:
-        return tuple_size(obj)  # type: ignore[no-any-return]
-    return list_size(obj) if kind == _LIST else -1
-
-
-@fragment
-def _item(obj: int, kind: int, i: int) -> int:
-    return tuple_item(obj, i) if kind == _TUPLE else list_item(obj, i)  # type: ignore[no-any-return]
-
-
-@fragment
-def _bytes_of(obj: int, words: int) -> int:
-    """Where a text's bytes lie, and in the space how many; 0 for what is no UTF-8."""
-    found = utf8(obj, words)
-    if found == 0:
+def _text(obj: int, how: int, out: Bytes, at: int, space: Longs) -> int:
+    """Write a text; ROOM, or LEFT for one with what it may not have."""
+    found = utf8(obj, address_of(space))
+    if found == 0:  # half of a surrogate pair
         forget_error()
-    return found  # type: ignore[no-any-return]
-
-
-@fragment
-def _line(obj: int, several: bool, out: int, room: int, at: int, words: int) -> int:
-    """Write a text as it is: a line, or several."""
-    found = _bytes_of(obj, words)
-    if found == 0:
         return LEFT
-    size = longs_at(words, 1)[0]
-    if at + size + _SPARE > room:
+    size = space[_SIZE]
+    if at + size + _SPARE > len(out):
         return ROOM
-    text, place, wrong = bytes_at(found, size), bytes_at(out + at, size), 0
-    for i in range(size):
-        place[i] = text[i]
-        wrong += text[i] == (_PARTING if several else _NEWLINE)
-    return LEFT if wrong > 0 or size == 0 or text[0] == _MARK else at + size
-
-
-# Bytes: as `objects._word` and JSON forbid them.
-_NEWLINE, _BLANK, _QUOTE, _BRACKET, _CLOSING, _MINUS, _DIGIT, _BACKSLASH, _BAR = (
-    10,
-    32,
-    34,
-    40,
-    41,
-    45,
-    48,
-    92,
-    124,
-)
-_COMMA, _COLON, _MARK, _PARTING = 44, 58, 0xEF, 1
-# What may not be in a word, beside blanks: nothing, brackets, bars; of a text of JSON quotes, and blanks may.
-_NOTHING, _BRACKETS, _BARS, _QUOTES = range(4)
-
-
-@fragment
-def _text(obj: int, forbidden: int, out: int, room: int, at: int, words: int) -> int:
-    """Write a word, or a text of JSON without its quotes."""
-    found = _bytes_of(obj, words)
-    if found == 0:
-        return LEFT
-    size = longs_at(words, 1)[0]
-    if at + size + _SPARE > room:
-        return ROOM
-    text, place, wrong = bytes_at(found, size), bytes_at(out + at, size), size == 0
+    text, wrong = bytes_at(found, size), size == 0 and how != JSON
+    at = _put(_QUOTE if how == JSON else 0, out, at)
     for i in range(size):
         c = text[i]
-        place[i] = c
-        if forbidden == _QUOTES:
-            wrong |= (c < _BLANK) | (c == _QUOTE) | (c == _BACKSLASH)
-            continue
-        wrong |= c <= _BLANK
-        wrong |= (forbidden == _BRACKETS) & ((c == _BRACKET) | (c == _CLOSING))
-        wrong |= (forbidden == _BARS) & (c == _BAR)
-        if c >= 0xC2 and i + 1 < size:  # the blanks of Unicode
+        out[at + i] = c
+        wrong |= _FORBIDDEN[how, c]
+        if c >= 0xC2 and how < LINE and i + 1 < size:  # the blanks of Unicode
             d, e = text[i + 1], text[min(i + 2, size - 1)]
             wrong |= (c == 0xC2) & ((d == 0x85) | (d == 0xA0))
             wrong |= (c == 0xE1) & (d == 0x9A) & (e == 0x80)
             wrong |= (c == 0xE2) & (d == 0x80) & ((e <= 0x8A) | (e == 0xA8) | (e == 0xA9) | (e == 0xAF))
             wrong |= (c == 0xE2) & (d == 0x81) & (e == 0x9F)
             wrong |= (c == 0xE3) & (d == 0x80) & (e == 0x80)
-    if size == 0 and forbidden == _QUOTES:
-        return at
-    return LEFT if wrong else at + size
+    if wrong or (LINE <= how < JSON and text[0] == _MARK):
+        return LEFT
+    return _put(_QUOTE if how == JSON else _TAG if how == UNTAGGED else 0, out, at + size)
 
 
 @fragment
-def _digits(number: int, out: int, at: int) -> int:
-    """Write a number that is not negative, for which there is room."""
-    digits, rest = 1, number
-    while rest >= 10:
-        rest //= 10
-        digits += 1
-    place = bytes_at(out + at, digits)
-    for d in range(digits):
-        place[digits - 1 - d] = _DIGIT + number % 10
-        number //= 10
-    return at + digits
-
-
-@fragment
-def _number(obj: int, kind: int, out: int, room: int, at: int, words: int) -> int:
-    """Write a number as `str` does."""
-    if at + 2 * _SPARE > room:
-        return ROOM
-    place, n = bytes_at(out + at, 2 * _SPARE), 0
+def _number(obj: int, kind: int, out: Bytes, at: int, space: Longs) -> int:
+    """Write a number as `str` does, or a constant of JSON, for which there is room."""
     if kind == _FLOAT:
         found = decimals(obj)
         if found == 0:
             forget_error()
             return LEFT
-        text = bytes_at(found, 2 * _SPARE)
+        text, n = bytes_at(found, _SPARE), 0
         while text[n] != 0:
-            place[n] = text[n]
+            out[at + n] = text[n]
             n += 1
         free(found)
         return at + n
-    value = whole(obj, words)
-    if ints_at(words, 1)[0] != 0 or value == -(1 << 63):
+    if kind != _WHOLE:
+        return _put(_NULL if kind == _NOTHING else _TRUE if obj == space[_IS_TRUE] else _FALSE, out, at)
+    value = whole(obj, address_of(space))
+    if space[_SIZE] & _INT != 0 or value == -(1 << 63):
         return LEFT
-    if value < 0:
-        place[0], n, value = _MINUS, 1, -value
-    return _digits(value, out, at + n)
-
-
-@fragment
-def _word(obj: int, forbidden: int, out: int, room: int, at: int, words: int, types: int) -> int:
-    """Write a word or a number."""
-    kind = kind_of(obj, types)
-    if kind == _TEXT:
-        return _text(obj, forbidden, out, room, at, words)
-    if kind in (_WHOLE, _FLOAT):
-        return _number(obj, kind, out, room, at, words)
-    return LEFT
-
-
-@fragment
-def _tree(obj: int, out: int, room: int, at: int, words: int, types: int) -> int:
-    """Write a tree, `(label child …)`; a leaf is `(label word)`."""
-    text, space, deep = bytes_at(out, room), longs_at(words, SPACE), 0
-    child, count, kind = 0, -1, _TUPLE
-    while True:
-        if count < 0:  # a node is met
-            kind = kind_of(obj, types)
-            count = _size_of(obj, kind)
-            if count < 2:
-                return LEFT
-            if at + _SPARE > room:
-                return ROOM
-            text[at] = _BRACKET
-            at = _word(_item(obj, kind, 0), _BRACKETS, out, room, at + 1, words, types)
-            child = 1
-            if at >= 0 and count == 2 and kind_of(_item(obj, kind, 1), types) == _TEXT:
-                text[at] = _BLANK
-                at = _word(_item(obj, kind, 1), _BRACKETS, out, room, at + 1, words, types)
-                child = 2
-            if at < 0:
-                return at
-        if child < count:
-            if deep == DEEP:
-                return LEFT
-            base = _FREE + _OPEN * deep
-            space[base + _OBJECT], space[base + _NEXT], space[base + _COUNT] = obj, child + 1, count
-            deep += 1
-            text[at] = _BLANK
-            at += 1
-            obj, count = _item(obj, kind, child), -1
-            continue
-        text[at] = _CLOSING
-        at += 1
-        if deep == 0:
-            return at
-        if at + _SPARE > room:
-            return ROOM
-        deep -= 1
-        base = _FREE + _OPEN * deep
-        obj, child, count = space[base + _OBJECT], space[base + _NEXT], space[base + _COUNT]
-        kind = kind_of(obj, types)
-
-
-@fragment
-def _rows(obj: int, format: int, out: int, room: int, at: int, words: int, types: int) -> int:
-    """Write a list of words, of words with their tags, or of positions with their arcs."""
-    kind, text = kind_of(obj, types), bytes_at(out, room)
-    count = _size_of(obj, kind)
-    if count < 1:
-        return LEFT
-    if format == LATTICE:
-        if at + _SPARE + 2 * count > room:
-            return ROOM
-        at = _digits(count, out, at)
-        text[at] = _NEWLINE
-        at += 1
-        for _ in range(count):
-            text[at], text[at + 1] = _DIGIT, _BLANK
-            at += 2
-        at -= 1
-    for i in range(count):
-        if at + 2 * _SPARE > room:
-            return ROOM
-        item = _item(obj, kind, i)
-        own = kind_of(item, types)
-        if format == LATTICE:
-            arcs = _size_of(item, own)
-            if arcs < 0:
-                return LEFT
-            text[at] = _NEWLINE
-            at = _digits(arcs, out, at + 1)
-            for a in range(arcs):
-                arc = _item(item, own, a)
-                pair = kind_of(arc, types)
-                if _size_of(arc, pair) != 2:
-                    return LEFT
-                for side in range(2):
-                    if at + _SPARE > room:
-                        return ROOM
-                    text[at] = _BLANK
-                    at = _word(_item(arc, pair, side), _NOTHING, out, room, at + 1, words, types)
-                    if at < 0:
-                        return at
-            continue
-        if i > 0:
-            text[at] = _BLANK
-            at += 1
-        if format == WORDS:
-            at = _text(item, _NOTHING, out, room, at, words) if own == _TEXT else LEFT
-        elif own == _TEXT:
-            at = _text(item, _NOTHING, out, room, at, words)
-            if at >= 0:
-                text[at], text[at + 1] = _BAR, _UNTAGGED
-                at += 2
-        elif _size_of(item, own) == 2:
-            at = _word(_item(item, own, 0), _NOTHING, out, room, at, words, types)
-            if at >= 0:
-                text[at] = _BAR
-                at = _word(_item(item, own, 1), _BARS, out, room, at + 1, words, types)
-        else:
-            at = LEFT
-        if at < 0:
-            return at
-    return at
-
-
-# The tag of a word that stands alone: O.
-_UNTAGGED = 79
-
-
-@fragment
-def _pair(obj: int, out: int, room: int, at: int, words: int, types: int) -> int:
-    """Write two sentences, texts or lists of words, with ` ||| ` between them."""
-    kind, text = kind_of(obj, types), bytes_at(out, room)
-    if _size_of(obj, kind) != 2:
-        return LEFT
-    for side in range(2):
-        item = _item(obj, kind, side)
-        if kind_of(item, types) == _TEXT:
-            at = _line(item, False, out, room, at, words)
-        else:
-            at = _rows(item, WORDS, out, room, at, words, types)
-        if at < 0:
-            return at
-        if side == 0:
-            if at + _SPARE > room:
-                return ROOM
-            text[at], text[at + 4] = _BLANK, _BLANK
-            text[at + 1] = text[at + 2] = text[at + 3] = _BAR
-            at += 5
-    return at
-
-
-@fragment
-def _json(obj: int, out: int, room: int, at: int, words: int, types: int) -> int:
-    """Write a value of JSON."""
-    text, space, deep = bytes_at(out, room), longs_at(words, SPACE), 0
-    while True:
-        kind = kind_of(obj, types)
-        if at + _SPARE > room:
-            return ROOM
-        if kind == _TEXT:
-            text[at] = _QUOTE
-            at = _text(obj, _QUOTES, out, room, at + 1, words)
-            if at >= 0:
-                text[at] = _QUOTE
-                at += 1
-        elif kind in (_WHOLE, _FLOAT):
-            at = _number(obj, kind, out, room, at, words)
-        elif kind in (_FLAG, _NOTHING_AT_ALL):
-            at = _constant(obj, kind, out, at, types)
-        elif kind == _OTHER or deep == DEEP:
-            return LEFT
-        else:
-            base = _FREE + _OPEN * deep
-            space[base + _OBJECT], space[base + _NEXT] = obj, 0
-            space[base + _COUNT] = 0 if kind == _MAPPING else _size_of(obj, kind)
-            deep += 1
-            text[at] = _BRACE if kind == _MAPPING else _LIST_BRACKET
-            at += 1
-        if at < 0:
-            return at
-        while True:  # the next value of what is open
-            if deep == 0:
-                return at
-            if at + _SPARE > room:
-                return ROOM
-            base = _FREE + _OPEN * (deep - 1)
-            top, passed = space[base + _OBJECT], space[base + _NEXT]
-            kind = kind_of(top, types)
-            if kind == _MAPPING:
-                if (
-                    next_item(top, words + 8 * (base + _NEXT), words + 8 * _KEY, words + 8 * _VALUE)
-                    & _WHOLE_INT
-                ):
-                    if space[base + _COUNT] > 0:
-                        text[at] = _COMMA
-                        at += 1
-                    space[base + _COUNT] += 1
-                    key, obj = space[_KEY], space[_VALUE]
-                    if kind_of(key, types) != _TEXT:
-                        return LEFT
-                    text[at] = _QUOTE
-                    at = _text(key, _QUOTES, out, room, at + 1, words)
-                    if at < 0:
-                        return at
-                    text[at], text[at + 1] = _QUOTE, _COLON
-                    at += 2
-                    break
-                text[at] = _BRACE_END
-            elif passed < space[base + _COUNT]:
-                if passed > 0:
-                    text[at] = _COMMA
-                    at += 1
-                space[base + _NEXT] = passed + 1
-                obj = _item(top, kind, passed)
-                break
-            else:
-                text[at] = _LIST_END
-            at += 1
-            deep -= 1
-
-
-@fragment
-def _constant(obj: int, kind: int, out: int, at: int, types: int) -> int:
-    """Write true, false or null, for which there is room."""
-    word = _NULL if kind == _NOTHING_AT_ALL else _FALSE
-    if kind == _FLAG and obj == longs_at(types, _OTHER + 1)[_OTHER]:
-        word = _TRUE
-    place, size = bytes_at(out + at, _EIGHT), 0
-    while word > 0:
-        place[size] = word & 0xFF
-        word >>= _EIGHT
-        size += 1
-    return at + size
-
-
-# Words as numbers, whose lowest byte is the first letter; the bits of a byte.
-_TRUE, _FALSE, _NULL = (int.from_bytes(word, "little") for word in (b"true", b"false", b"null"))
-_EIGHT = 8
-_LIST_BRACKET, _LIST_END, _BRACE, _BRACE_END = 91, 93, 123, 125
-# PyDict_Next returns an int: what is above 32 bits says nothing.
-_WHOLE_INT = 0xFFFFFFFF
+    at = _put(_MINUS if value < 0 else 0, out, at)
+    return _digits(abs(value), out, at)
 
 
 class Writer:
     """Writes lists of instances of a format; the buffer is kept, and grows."""
 
     def __init__(self, format: str) -> None:
-        self._format = FORMATS.get(format, -1) if can_be_walked() else -1
+        self._rules = _table(format) if can_be_walked() else None
         self._space, self._buffer = np.zeros(SPACE, np.int64), np.zeros(1 << 12, np.uint8)
+        self._space[_TYPES:_FREE] = [*map(id, _KINDS), id(True)]
 
     def write(self, instances: list[Any]) -> Bytes | None:
         """The text of all (n,), until the next one is written; None where Python is to write them."""
-        while self._format >= 0:
-            given = id(instances), len(instances), self._format
-            size = write_all(*given, self._buffer, self._space, TYPES)
+        while self._rules is not None:
+            size = write_all(id(instances), self._rules, self._buffer, self._space)
             if size >= 0:
                 return self._buffer[:size]
             if size == LEFT:
                 break
             self._buffer = np.zeros(2 * len(self._buffer), np.uint8)
         return None
+
+
+def parting(format: str) -> str:
+    """What parts instances of a format in the text of several."""
+    return _RULES[format][0].between

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from abw.core.base.errors import AbwError
 from abw.core.base.progress import Times, uncounted
 from abw.core.data.given.objects import text_of
-from abw.core.data.given.written import Writer
+from abw.core.data.given.written import Writer, parting
 from abw.core.data.readers.words import masks_of
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.launch import Walking
@@ -52,9 +52,6 @@ SECOND, WORTH_IT = 2, 16
 # Seconds that a pass spares for a node of a model that grows, against the ordinary way, which such a
 # mini-batch takes where equal nodes are looked for: 380 to 740 ns.
 SPARED = 400e-9
-
-# What parts instances of a format in the text of several.
-_PARTED = {"lattice": b"\n\x01\n"}
 
 
 def refusal(model: Model, networks: Networks, policy: Policy) -> str:
@@ -263,8 +260,7 @@ class Pass:
                 texts = [text_of(number, given, self._format) for number, given in enumerate(instances)]
             except AbwError:  # the ordinary way says what is wrong
                 return at.OTHER
-            parting = _PARTED.get(self._format, b"\n")
-            text = np.frombuffer(texts[0] if len(texts) == 1 else parting.join(texts), np.uint8)
+            text = np.frombuffer(parting(self._format).encode().join(texts), np.uint8)
         if not len(text):
             return at.WRONG
         if numbers is not None or self._numbered:
