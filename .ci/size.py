@@ -27,7 +27,7 @@ BUDGETS = {
     "core/data": (6_755, 53_100),  # JSON eight bytes at once
     "core/exec": (14_665, 117_100),  # queries of one list are one record of the tape
     "core/grad": (2_050, 17_600),
-    "core/graph": (7_055, 59_750),
+    "core/graph": (7_090, 59_900),
     "core/ir": (2_495, 15_850),
     "core/jit": (970, 5_960),  # compiled parts return arrays
     "core/plan": (1_320, 10_550),

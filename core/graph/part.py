@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.graph.dag import build_dag
+from abw.core.graph.dag import Dag, Successors, build_dag
 from abw.core.graph.dag import part as part_of_dag
+from abw.core.graph.fuse import edges
 from abw.core.graph.graph import Distinct, Graph, Ints, ResultRefs
 from abw.core.ir.network import Network
+from abw.core.jit.decorators import njit
 
 
 def part(graph: Graph, inside: NDArray[np.bool_]) -> tuple[Graph, Ints]:
@@ -65,20 +67,54 @@ def appended(
     order = np.argsort(type, kind="stable")
     local = np.empty(n, np.int32)
     local[order] = np.arange(n)
-    sizes = np.diff(begins)[order]
-    ptr = np.append(0, np.cumsum(sizes)).astype(np.int32)
-    operand = operand[np.arange(ptr[-1]) + np.repeat(begins[:-1][order] - ptr[:-1], sizes)]
-    inside = operand >= first * width
-    outside = (operand >= 0) & ~inside
-    node, output = np.divmod(operand[inside] - first * width, width)
-    outer, which = np.unique(operand[outside], return_inverse=True)
-    operand[inside], operand[outside] = local[node] * width + output, n * width + which
-    reader = np.repeat(np.arange(n, dtype=np.int32), sizes)[inside]
+    ptr = np.append(0, np.cumsum(np.diff(begins)[order])).astype(np.int32)
+    found, places = np.empty((2, ptr[-1]), np.int32)
+    outside = places[
+        : _reorder(order, local, begins, operand, (first, width.bit_length() - 1), found, places)
+    ]
+    outer, which = np.unique(found[outside], return_inverse=True)
+    found[outside] = n * width + which
     counts = np.bincount(type, minlength=len(network.types))
-    type_ptr = np.append(0, np.cumsum(counts)).astype(np.int32)
-    dag = build_dag(tuple(t.name for t in network.types), type[order], local[node], reader)
-    of = network, type_ptr, vertex[order], instance[order], (), instances, dag, ptr, operand
+    type_ptr, names = np.append(0, np.cumsum(counts)).astype(np.int32), tuple(t.name for t in network.types)
+    type = type[order]
+
+    def find() -> Successors:
+        none = np.zeros(1, np.int32)
+        source, reader = edges(ptr, found, none, none, width)
+        inside = source < n
+        return build_dag(names, type, source[inside], reader[inside]).edges
+
+    of = network, type_ptr, vertex[order], instance[order], (), instances, Dag(names, type, find), ptr, found
     return Graph(*of, given=given), outer, local
+
+
+@njit
+def _reorder(
+    order: NDArray[np.int64],
+    local: Ints,
+    begins: Ints,
+    operand: Ints,
+    numbers: tuple[int, int],
+    found: Ints,
+    outside: Ints,
+) -> int:
+    """Write the operands of nodes in an order, by the numbers there; and where, and how many, are of earlier
+    nodes, which are left as they are.
+    """
+    first, shift = numbers
+    k, m = 0, 0
+    for v in order:
+        for reference in operand[begins[v] : begins[v + 1]]:
+            node = (reference >> shift) - first
+            if node >= 0:
+                found[k] = local[node] << shift | (reference & ((1 << shift) - 1))
+            else:
+                found[k] = reference
+                if reference >= 0:
+                    outside[m] = k
+                    m += 1
+            k += 1
+    return m
 
 
 def unified(graph: Graph, stands: Ints) -> Graph:
