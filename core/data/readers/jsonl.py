@@ -22,7 +22,7 @@ from abw.core.data.feed import ALL, MOST_PROBLEMS, Feed, Source, open_feed
 from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import single
 from abw.core.data.readers.jsoncheck import plainly
-from abw.core.data.readers.jsonscan import TEXT, VECTOR, WHOLE, Columns, scan, texts
+from abw.core.data.readers.jsonscan import MOST_NAMES, TEXT, VECTOR, WHOLE, Columns, scan, texts
 from abw.core.data.readers.jsontokens import LARGEST
 from abw.core.data.sidecar import Sidecar, open_sidecar
 from abw.core.data.vertices import permuted
@@ -150,7 +150,7 @@ def _take(feed: Feed, skip: int, limit: int, schema: Schema | None = None) -> _T
         end = full[-1][2] + 1 if len(full) == stop else len(source.data)
         source.check(end)
         plain, problems = plainly(source, full, skip)
-        scanned = scan(plain, skip, stop, checked=True)
+        scanned = scan(plain, skip, stop, max(MOST_NAMES, plain.data.count(b'":')))
         assert scanned is not None
     else:
         end = scanned[2]

@@ -17,7 +17,8 @@ from abw.core.jit.decorators import fragment, within
 
 Doubles = NDArray[np.float64]
 
-BAIL = -1
+# Behind every text: whatever is looked for from there on is not there, either.
+BAIL = 1 << 62
 # The largest whole number that is read as one.
 LARGEST = 2**31 - 1
 # The least number that float32 rounds to infinity.
@@ -147,11 +148,9 @@ def _escape(text: Bytes, at: int) -> int:
         known = known or sign == 110 or sign == 114 or sign == 116
         return at + 2 if known else BAIL
     unit = _unit(text, at)
-    if unit < 0 or 0xDC00 <= unit <= 0xDFFF:
-        return BAIL
-    if unit < 0xD800 or unit > 0xDFFF:
+    if unit < 0xD800 or 0xDFFF < unit < BAIL:
         return at + 6
-    return at + 12 if 0xDC00 <= _unit(text, at + 6) <= 0xDFFF else BAIL
+    return at + 12 if unit < 0xDC00 and 0xDC00 <= _unit(text, at + 6) <= 0xDFFF else BAIL
 
 
 @fragment
@@ -162,12 +161,10 @@ def _string_end(text: Bytes, at: int) -> int:
             return at
         if text[at] == BACKSLASH:
             at = _escape(text, at)
-            if at < 0:
-                return BAIL
-            continue
-        if text[at] < 32:
+        elif text[at] < 32:
             return BAIL
-        at += 1
+        else:
+            at += 1
     return BAIL
 
 

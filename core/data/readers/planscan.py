@@ -366,7 +366,7 @@ def _plan(json: Json, at: int, known: Names, room: PlanRoom) -> tuple[int, int]:
                 expected = end < text.size and text[end] == QUOTE
                 if not expected or not same(eights, at + 1, known.eights, known.begin[key], size):
                     end = string_end(json, at + 1)
-                    if end < 0:
+                    if end == BAIL:
                         return at, NOT_JSON
                     key = _find(eights, at + 1, end - at - 1, 0, known)
                     if key >= 0:
@@ -403,7 +403,7 @@ def _plan(json: Json, at: int, known: Names, room: PlanRoom) -> tuple[int, int]:
                 continue
             if byte == QUOTE:
                 end = string_end(json, at + 1)
-                if end < 0:
+                if end == BAIL:
                     return at, NOT_JSON
                 at = end + 1
                 if action != SKIP and action != MORE:
@@ -425,7 +425,7 @@ def _plan(json: Json, at: int, known: Names, room: PlanRoom) -> tuple[int, int]:
                     at = _word_after(json, at, _FALSE, 5)
                 else:
                     told, at = False, _word_after(json, at, _NULL, 4)
-                if at < 0:
+                if at == BAIL:
                     return start, NOT_JSON
                 if action != SKIP and action != MORE and (told or top == _LIST):
                     if action < FIELD or action >= _OF_TEXTS:

@@ -70,13 +70,13 @@ def json_lines(words: int) -> int:
         int_table(take(words, 3 * numbers, 4), 3, numbers),
         int_cube(take(words, NAMES * names * 2, 4), NAMES, names, 2),
         int_table(take(words, 2 * names, 4), 2, names),
-        longs_at(take(words, 10, 8), 10),
+        longs_at(take(words, scanned.COUNTS, 8), scanned.COUNTS),
     )
     number = long_table(take(words, NAMES * names, 8), NAMES, names)
     state[at.START], state[at.START + 1] = take(words, count + 1, 8), count + 1
     if full(words):
         return MORE
-    for i in range(10):
+    for i in range(scanned.COUNTS):
         room.counts[i] = 0
     for i in range(names):
         room.last[0, i] = room.last[1, i] = -1
@@ -107,7 +107,7 @@ def _named(words: int, room: Room, number: Longs) -> bool:
             hash_pieces(text, begin, end, hashes)
             size = end[0] - begin[0] + at.ZERO
             number[which, n] = row_of(vocabularies[which], state[at.TEXT] + begin[0], size, hashes[0], -1)
-            if number[which, n] < 0:
+            if number[which, n] < 0 or escaped(words, begin[0], end[0]):
                 return False
     ids = room.names
     for i in range(state[at.COUNT]):
