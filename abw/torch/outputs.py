@@ -14,7 +14,7 @@ from abw.core.program.recording.values import Value
 from abw.core.program.running.results import PLAIN
 from abw.core.program.running.runner import BatchRunner
 from abw.torch.recording.decisions import Comparison, Pair
-from abw.torch.recording.standins import Concat, Ints, Stack
+from abw.torch.recording.standins import Concat, Derived, Ints, Stack
 from abw.torch.tracing.symbols import sized
 
 
@@ -58,7 +58,7 @@ def noted(x: Any, places: list[Place]) -> Any:
         return x if PLAIN.issuperset(map(type, x)) else type(x)([noted(y, places) for y in x])
     if isinstance(x, Stack):
         return _added(places, Place(x.rows[0]._size, [row.ref for row in x.rows], x.shape_, x.k))
-    if isinstance(x, Concat):
+    if isinstance(x, Concat | Derived):
         return noted(x.value(), places)
     if isinstance(x, Ints):
         return x.tensor()

@@ -18,6 +18,7 @@ from abw.torch.tracing.stages import Reduction, Step
 MOST_TIMED, MOST_ALONE = 2, 8
 # How much slower than PyTorch is said.
 SLOWER = 1.1
+COMMON = "instances have few operations in common: see fast.report()"
 # Of so few instances it is not sure that anything is batched.
 FEW = 4
 
@@ -36,14 +37,14 @@ class Watch:
         """Look at a mini-batch that took so many seconds. What is drawn at random stays as it would be."""
         known = len(self._cells.library.types), self._rewriter.times, torch.is_grad_enabled()
         settled, self._known = known == self._known, known
-        causes = self._causes(items) if settled and self._left else []
-        if not causes:
+        if not settled or not self._left:
             return
         self._left -= 1
         alone = items[:: -(-len(items) // MOST_ALONE)]
         state = torch.get_rng_state()
         try:
-            twin = copy.deepcopy(self._model)  # whatever forward keeps on the model is not kept
+            own = {id(p): p for p in self._model.parameters()}
+            twin = copy.deepcopy(self._model, own)  # whatever forward keeps on the model is not kept
             begin = perf_counter()
             for item in alone:
                 getattr(twin, self._method)(*item)
@@ -56,7 +57,7 @@ class Watch:
         ours = took / len(items)
         self._ratios.append((ours / theirs, ours, theirs))
         if self._left == 0:
-            self._say(causes)
+            self._say(self._causes(items) or [COMMON])
 
     def _causes(self, items: list[Any]) -> list[str]:
         """Why batching may not pay."""

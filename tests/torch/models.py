@@ -30,7 +30,8 @@ class Drops(nn.Module):
         for word in words:
             h = torch.tanh(self.linear(self.drop(self.embed(torch.tensor(word)))) + h)
         rows = torch.stack([h, h * 2, self.embed(torch.tensor(words[0]))])
-        return nn.functional.dropout(rows, 0.3, self.training).sum(0)
+        noise = torch.randn_like(h) + torch.rand_like(rows[0]) if self.training else 0.0
+        return nn.functional.dropout(rows, 0.3, self.training).sum(0) * noise + h
 
 
 WORDS = 30

@@ -227,8 +227,38 @@ class WrittenView(Base):
 class WrittenPart(Base):
     def forward(self, words):
         x = self.linear(self.word(words[0]))
-        x[0] = 1.0
+        x[1:3] = 1.0
         return x
+
+
+class WrittenElements(Base):
+    def forward(self, words):
+        mask, table, x = torch.zeros(6), torch.zeros(2, 6), self.linear(self.word(words[0]))
+        for w in words:
+            mask = mask.clone()
+            mask[torch.tensor(w % 6)] = -1e9
+            table[w % 2, -1] = x[w % 6]
+            x = torch.softmax(self.linear(x) + mask, 0)
+        return x + mask.clamp(min=-1.0) + table.sum(0)
+
+
+class WeightsComputed(Base):
+    def forward(self, words):
+        x = self.word(words[0]) * torch.tensor([len(words) / 4.0])
+        for w in words:
+            weight = torch.tanh(self.matrix) * torch.sigmoid(self.matrix.t())
+            x = functional.linear(x, weight) + torch.sigmoid(self.score.bias * self.word(w))
+        return x * torch.exp(self.matrix[0])
+
+
+class RowsTaken(Base):
+    def forward(self, words):
+        x = torch.cat([self.embed.weight[words[0]], self.matrix[len(words) - 1]])
+        for w in words:
+            x = torch.cat([torch.tanh(self.wide(x)), self.embed.weight[torch.tensor(-w)]])
+            x = x * self.matrix[w % 6, w % 3] + self.matrix[-1][w % 2]
+        rows = self.matrix[[w % 6 for w in words]]
+        return x, rows.sum(0) * torch.stack([x[:6], x[6:]])[[1, 0]].sum(0)
 
 
 class NoGradInside(Base):

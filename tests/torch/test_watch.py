@@ -46,9 +46,11 @@ def test_what_is_left_to_pytorch_is_timed_and_said_with_its_line(monkeypatch, se
     assert "ms by PyTorch alone" in fast.report()
 
 
-def test_single_instances_are_timed_and_many_are_not(monkeypatch):
+def test_all_are_timed_and_single_instances_are_said_to_be_single(monkeypatch):
     model = MODELS["factor"]().eval()
-    assert calls(partial(batch, model), ITEMS, monkeypatch, 1e6)[2] == []
+    assert calls(partial(batch, model), ITEMS, monkeypatch, 0.0)[2] == []
+    (said,) = calls(partial(batch, model), ITEMS, monkeypatch, 1e6)[2]
+    assert "few operations in common" in said
     (said,) = calls(partial(batch, model), ITEMS[:1], monkeypatch, 1e6)[2]
     assert "1 run together" in said
 

@@ -15,7 +15,7 @@ import torch
 
 from abw.core.program.recording.values import Value
 from abw.torch.recording.decisions import Comparison, Pair
-from abw.torch.recording.standins import Concat, Ints, Stack
+from abw.torch.recording.standins import Concat, Derived, Ints, Stack, StandIn
 from abw.torch.tracing.symbols import CannotTrace, Index, Indices, K, numel, sized
 from abw.torch.tracing.trace import MEANINGS, Trace, Traced, TracedList
 
@@ -105,16 +105,13 @@ class Kinds:
                     self.copied.add(path)
         return len(self.varying) + len(self.copied) > before
 
-    def lists(self, args: Any) -> set[Any]:
-        """The paths of lists and stacks of values."""
-        return {
-            path
-            for path, x in _parts(args)
-            if isinstance(x, Stack)
-            or (isinstance(x, torch.Tensor) and sum(s != 1 for s in x.shape) > 1)
-            or (isinstance(x, Ints) and len(x.items) != 1)
-            or (isinstance(x, list | tuple) and x and isinstance(x[0], Value))
-        }
+    def refined(self, args: Any, lists: bool) -> bool:
+        """Fix all lists and stacks of values, or let all floats vary. Whether there are any that were not."""
+        known = self.fixed if lists else self.varying
+        wanted = _is_list if lists else lambda x: type(x) is float and not self.constant
+        more = {path for path, x in _parts(args) if wanted(x)} - known
+        known |= more
+        return bool(more)
 
     def alike(self, x: Any) -> bool:
         """Whether a list holds values of one class."""
@@ -178,6 +175,8 @@ class Kinds:
         if issubclass(cls, torch.Tensor):
             return self._tensor(x, path, e, to)
         to.known = False
+        if cls is Derived:
+            return ("derived", id(x)), to.trace and to.trace.again(x.source)
         if issubclass(cls, Comparison):
             key, symbol = self._taken(x.tensor(), path, e, to)
             if symbol is not None:
@@ -284,6 +283,16 @@ def _indices(x: Ints, at: int, path: Any, source: str, to: Taken) -> tuple[Any, 
     return ("index", one, shape), Indices(Index(to.trace, path, slot, rows=not one), shape)
 
 
+def _is_list(x: Any) -> bool:
+    """Whether something has rows that are traced one by one, if they are to be."""
+    return (
+        isinstance(x, Stack)
+        or (isinstance(x, torch.Tensor) and sum(s != 1 for s in x.shape) > 1)
+        or (isinstance(x, Ints) and len(x.items) != 1)
+        or (isinstance(x, list | tuple) and len(x) > 0 and isinstance(x[0], Value))
+    )
+
+
 def _parts(x: Any, path: Any = ()) -> Iterator[tuple[Any, Any]]:
     """What is in nested lists, lists too, with their paths."""
     for i, y in enumerate(x):
@@ -303,7 +312,7 @@ def _wide(shape: Any) -> int:
 
 def has_values(x: Any) -> bool:
     """Whether something is a value that was recorded."""
-    return isinstance(x, Value | Stack | Concat | Comparison | Pair)
+    return isinstance(x, Value | StandIn | Pair)
 
 
 def has_tensors(x: Any) -> bool:
@@ -312,4 +321,4 @@ def has_tensors(x: Any) -> bool:
         return any(map(has_tensors, x))
     if isinstance(x, dict):
         return any(map(has_tensors, x.values()))
-    return isinstance(x, Value | Stack | Concat | Ints | Comparison | torch.Tensor)
+    return isinstance(x, Value | StandIn | Ints | torch.Tensor)

@@ -16,13 +16,14 @@ from abw.core.base.errors import AbwError
 from abw.core.program.recording.values import BITS, Value
 from abw.torch.recording.decisions import Comparison
 from abw.torch.recording.library import CellLibrary, TableRows, version_of
-from abw.torch.recording.standins import RECORDING, Concat, Stack, plain
+from abw.torch.recording.standins import RECORDING, Concat, Derived, Ints, Stack, plain
 from abw.torch.tracing.symbols import CannotTrace, Indices, core, sized
 from abw.torch.tracing.trace import Traced
 
 # Operations that take no cell, by their names: (cells, *arguments), or NotImplemented.
 DIRECT: dict[str, Callable[..., Any]] = {}
-PACKAGES = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
+PACKAGE = Path(__file__).parents[2]
+PACKAGES = (str(PACKAGE / "torch"), str(PACKAGE / "core"), str(Path(torch.__file__).parent))
 
 
 class RestartError(BaseException):
@@ -63,7 +64,7 @@ class Cells(CellLibrary):
 
     def as_value(self, x: Any, shape: Sequence[int]) -> Any:
         """Convert any stand-in for a tensor of this shape to one value. Errors: CannotTrace."""
-        if isinstance(x, Concat):
+        if isinstance(x, Concat | Derived):
             x = x.value()
         if isinstance(x, Comparison):
             x = x.tensor()
@@ -112,6 +113,21 @@ class Cells(CellLibrary):
             constant = next(c for c in self._constants if c.kind == "table" and c.number == number)
             self._table_rows[key] = TableRows(self.value_class(shape), constant.first, weight.shape[0])
         return self._table_rows[key]
+
+    def taken(self, matrix: torch.Tensor, key: Any) -> Any:
+        """`matrix[key]` of a parameter: rows by whole numbers are values. Errors: PyTorch's."""
+        first, *others = key if type(key) is tuple else (key,)
+        if isinstance(first, torch.Tensor | Ints) and first.dtype is torch.int64:
+            first = first.tolist()
+        items, n = first if type(first) is list else [first], len(matrix)
+        whole = all(isinstance(i, int | np.integer) and type(i) is not bool for i in items)
+        known = any(table is matrix for table in self.tables)
+        if not (known and items and whole and all(-n <= i < n for i in items)):
+            return matrix[plain(key)]
+        rows = [self.rows_of(matrix, matrix.shape[1:])[i % n] for i in items]
+        if type(first) is not list:
+            return rows[0][others[0]] if others else rows[0]
+        return matrix[plain(key)] if others else Stack(self, rows, (len(rows), matrix.shape[1]), 0)
 
     def given(self, tensor: torch.Tensor) -> Any:
         """Make a tensor of the instance a value. Errors: CannotTrace."""

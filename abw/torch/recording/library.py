@@ -121,20 +121,22 @@ class CellLibrary:
 
     def _library(self) -> Library:
         """The tables and vectors of the model."""
-        tables: list[Table] = []
-        for module in self.model.modules():
-            if isinstance(module, torch.nn.Embedding) and not self._is_table(module.weight):
-                if module.padding_idx is not None:
-                    self.padding[id(module.weight)] = module.padding_idx
-                rows, d = module.weight.shape
-                tables.append(Table(f"t{len(tables)}", rows, (d,), None, None, NOWHERE))
-                self.tables.append(module.weight)
         params: list[Param] = []
         for module in self.model.modules():
-            own = () if type(module).__module__.startswith("torch.nn") else module._parameters.values()
-            vectors = [p for p in own if p is not None and is_vector(p.shape)]
+            theirs = type(module).__module__.startswith("torch.nn")
+            own = [] if theirs else [p for p in module._parameters.values() if p is not None]
+            vectors = [p for p in own if is_vector(p.shape)]
+            if isinstance(module, torch.nn.Embedding):
+                own = [module.weight]
+                if module.padding_idx is not None:
+                    self.padding[id(module.weight)] = module.padding_idx
+            matrices = [p for p in own if p.dim() == 2 and (theirs or not is_vector(p.shape))]
+            self.tables += [p for p in matrices if not any(table is p for table in self.tables)]
             new = {id(p): p for p in vectors if (id(p), core(p.shape)) not in self._param_number}
             params += [self._new_param(p, core(p.shape)) for p in new.values()]
+        tables = [
+            Table(f"t{n}", len(p), (p.shape[1],), None, None, NOWHERE) for n, p in enumerate(self.tables)
+        ]
         return library_of("torch", tables=tables, params=params, outputs=MOST_OUTPUTS)
 
     def _new_param(self, tensor: torch.Tensor, shape: tuple[int, ...]) -> Param:
@@ -148,9 +150,6 @@ class CellLibrary:
     def name_of(self, tensor: torch.Tensor) -> str:
         """Return PyTorch's name of a parameter, buffer or table."""
         return str(self.names.get(id(tensor), "constant"))
-
-    def _is_table(self, weight: torch.Tensor) -> bool:
-        return any(table is weight for table in self.tables)
 
     @property
     def library(self) -> Library:

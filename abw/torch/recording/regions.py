@@ -11,8 +11,8 @@ from abw.torch.recording.arguments import Kinds, StructuralError, Taken, has_ten
 from abw.torch.recording.cells import Cells, MismatchError, RestartError
 from abw.torch.recording.writer import Function, Written, write
 from abw.torch.tracing.stages import Step
-from abw.torch.tracing.symbols import CannotTrace, DependsOnData, NeedsConstant, NeedsFixed
-from abw.torch.tracing.trace import Trace
+from abw.torch.tracing.symbols import CannotTrace, DependsOnData, NeedsConstant, NeedsFixed, NeedsInput
+from abw.torch.tracing.trace import OwnTraced, Trace
 
 # Kinds of arguments that a region is traced for before it is given up.
 MOST_VARIANTS = 24
@@ -27,7 +27,7 @@ class Region:
     `install(function)` says what is called from now on. `blame(region, how, paths, error)` is told why the
     code is no cell: "structural" or "constant" arguments, or what "cannot" be traced. `one` says that it is a
     single operation, all of whose integers are constants. `otherwise(args, why)` is called where it cannot be
-    a cell; by default `body`.
+    a cell; by default `body`. `derives`: whether it may return what is computed from parameters alone.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Region:
         self.cells, self.body, self.name, self.where = cells, body, name, where
         self.one, self.install, self._blame, self._otherwise = one, install, blame, otherwise
         self.kinds = Kinds(cells, constant=one)
-        self.why = ""
+        self.why, self.derives = "", False
         self.steps: list[list[Step]] = []
         self._variants: dict[Any, Written] = {}
         self._tried: set[tuple[type, ...]] = set()
@@ -136,13 +136,15 @@ class Region:
             self.cells.traces.append(trace)
             try:
                 symbols = self.kinds.symbols(trace, args)
-                result = self.body(*symbols)
+                with OwnTraced(trace):
+                    result = self.body(*symbols)
                 made = write(self, trace, args, symbols, result)
-            except NeedsFixed as error:
-                more = self.kinds.lists(args) - self.kinds.fixed
-                if not more:
-                    return self._fail(error)
-                self.kinds.fixed |= more
+            except (NeedsFixed, NeedsInput) as error:
+                lists = isinstance(error, NeedsFixed)
+                if not self.kinds.refined(args, lists):
+                    if lists:
+                        return self._fail(error)
+                    self.derives = True
                 self.forget()
             except NeedsConstant as error:
                 if self._blame is not None:

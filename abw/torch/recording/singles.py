@@ -143,6 +143,11 @@ def _picked(x, hot):
     return elementwise("where", hot, x, 0.0).sum()
 
 
+@means("written")
+def _written(x, hot, value):
+    return elementwise("where", hot, value, x)
+
+
 def _along(x: Any, dim: int) -> bool:
     """Whether a value is a vector along a dimension."""
     return isinstance(x, Value) and bool(x.shape) and math.prod(x.shape) == x.shape[dim]
@@ -231,6 +236,15 @@ def _zeros_like(cells: Cells, x: Any, **_: Any) -> Any:
     return cells.zeros(tuple(x.shape))
 
 
+def _drawn(name: str) -> Any:
+    """`randn_like` and `rand_like`: drawn as PyTorch draws, as a tensor of the instance."""
+
+    def drawn(cells: Cells, x: Any, **kwargs: Any) -> Any:
+        return getattr(torch, name)(torch.empty(tuple(x.shape)), **kwargs)
+
+    return drawn
+
+
 def _new_zeros(cells: Cells, x: Any, *shape: Any, **kwargs: Any) -> Any:
     """Also what PyTorch leaves undefined: `x.new(3, 4)`."""
     sizes = sizes_of(shape)
@@ -290,6 +304,7 @@ def _compared(how: str) -> Any:
 DIRECT.update({how: _compared(how) for how in COMPARISONS})
 DIRECT.update({kind: _extreme(kind) for kind in ("max", "min")})
 DIRECT.update({kind: _ordered(kind) for kind in ("topk", "sort")})
+DIRECT.update({name: _drawn(name) for name in ("randn_like", "rand_like")})
 DIRECT.update({name: _asked(name) for name in ASKING})
 DIRECT.update(
     __getitem__=_element, cat=_cat, concat=_cat, cross_entropy=_class_loss(False), cumsum=_cumsum,

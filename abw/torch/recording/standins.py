@@ -130,6 +130,8 @@ class Stack(StandIn):
             return self._row(key)
         keys = key if type(key) is tuple else (key,)
         first, rest = (keys[0] if keys else slice(None)), keys[1:]
+        if type(first) is list and {*map(type, first)} == {int}:
+            first = as_ints(first)
         found: Any = None
         if self.k == 0 and isinstance(first, int | np.integer | Ints):
             if type(first) is not Ints or not first.shape_:
@@ -150,9 +152,14 @@ class Stack(StandIn):
         return found[rest] if rest else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if self.k != 0 or type(key) is not int:
+        keys = key if type(key) is tuple else (key,)
+        if self.k != 0 or not keys or type(keys[0]) is not int:
             raise CannotTrace("a part of a tensor is written in place: collect rows in a list and stack them")
-        self.cells.write(self._row(key), value)
+        row = self._row(keys[0])
+        if len(keys) > 1:
+            row[keys[1:]] = value
+        else:
+            self.cells.write(row, value)
 
     def clone(self) -> Stack:
         return Stack(self.cells, [row.clone() for row in self.rows], self.shape_, self.k)
@@ -199,6 +206,24 @@ class Concat(StandIn):
         if self._value is None:
             self._value = self.cells.op("copied", self)
         return self._value
+
+    def real(self) -> torch.Tensor:
+        """The numbers: waits for them."""
+        return real(self.value())
+
+
+class Derived(StandIn):
+    """What is computed from parameters alone: each cell that reads it computes it."""
+
+    __slots__ = ("cells", "shape_", "source")
+
+    def __init__(self, cells: Any, source: Any) -> None:
+        """`source`: what it is in the trace where it was met."""
+        self.cells, self.source, self.shape_ = cells, source, source.shape_
+
+    def value(self) -> Any:
+        """As one value of this instance."""
+        return self.cells.op("add", self, torch.zeros(()))
 
     def real(self) -> torch.Tensor:
         """The numbers: waits for them."""

@@ -23,7 +23,7 @@ def make_tensor_like(cells: Any, made: Any, shape: tuple[int, ...], kind: int, d
     fields: dict[str, Any] = METHODS | {
         "shape": size, "shape_": size, "cells": cells, "kind_": kind, "detached_": detached,
         "data": property(lambda self: cells.detached(self)), "detach": lambda self: cells.detached(self),
-        "__setitem__": _no_writing, "__getitem__": _item, "argmax": _argmax(made, size),
+        "__setitem__": _set_item, "__getitem__": _item, "argmax": _argmax(made, size),
         "__repr__": lambda self: f"<recorded tensor of shape {list(size)}>",
     }  # fmt: skip
     fields |= {name: _viewing(cells, size, name) for name in VIEWS}
@@ -33,12 +33,17 @@ def make_tensor_like(cells: Any, made: Any, shape: tuple[int, ...], kind: int, d
     operators(made, COMPARISONS, _comparison)
 
 
-def _no_writing(self: Any, key: object, value: object) -> None:
-    if self.shape and self.shape[0] == 1 and type(key) is int and key in (0, -1):
-        row = self.cells.as_value(value, self.shape[1:])
-        self.cells.write(self, self.cells.as_class(row, type(self)))
-        return
-    raise CannotTrace("a part of a tensor is written in place: collect rows in a list and stack them")
+def _set_item(self: Any, key: Any, value: Any) -> None:
+    """Write the only row, or an element of a vector. Errors: CannotTrace for anything else."""
+    cells, shape = self.cells, self.shape
+    at = key[0] if type(key) is tuple and len(key) == 1 else key
+    at = at.item() if type(at) is Ints and not at.shape_ else at
+    if shape and shape[0] == 1 and type(at) is int and at in (0, -1) and not isinstance(value, int | float):
+        cells.write(self, cells.as_class(cells.as_value(value, shape[1:]), type(self)))
+    elif len(shape) == 1 and type(at) is int and -shape[0] <= at < shape[0]:
+        cells.write(self, cells.op("written", self, cells.one_hot(shape[0], at % shape[0]), value))
+    else:
+        raise CannotTrace("a part of a tensor is written in place: collect rows in a list and stack them")
 
 
 def _comparison(name: str) -> Any:

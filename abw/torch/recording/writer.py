@@ -14,11 +14,11 @@ from abw.core.spec.cells.builder import Number
 from abw.torch.recording.arguments import has_values
 from abw.torch.recording.cells import MismatchError
 from abw.torch.recording.decisions import Flags
-from abw.torch.recording.standins import Concat, Ints, Stack
+from abw.torch.recording.standins import Concat, Derived, Ints, Stack
 from abw.torch.tracing.products import MaxPair
 from abw.torch.tracing.scores import Scores
 from abw.torch.tracing.stages import Reduction, Step, stages
-from abw.torch.tracing.symbols import CannotTrace, Index, Indices, K, NeedsFixed, numel
+from abw.torch.tracing.symbols import CannotTrace, Index, Indices, K, NeedsFixed, NeedsInput, numel
 from abw.torch.tracing.trace import FIRST, Leaf, Trace, Traced, TracedList
 
 Function = Callable[..., Any]
@@ -135,6 +135,10 @@ class _Writer:
                 ]
                 parts, at = ", ".join(texts), max(range(len(shape)), key=shape.__getitem__)
                 return lambda: f"Concat(cells, ({parts},), {(at, len(shape) - 1 - at)!r})"
+            if not isinstance(x.v, Number) and x.v.number in self.trace.free():
+                if not self.region.derives:
+                    raise NeedsInput("what is returned is computed from parameters alone")
+                return lambda: self.note("derived", Derived(self.cells, x))
             self.outputs.append(x)
             return lambda: f"Flags({self._value(x)})" if x.boolean and K not in shape else self._value(x)
         if isinstance(x, Indices):

@@ -13,10 +13,9 @@ import torch
 from abw.core.program.recording.values import Value
 from abw.core.spec.cells.builder import Number
 from abw.torch.recording.cells import Cells
-from abw.torch.recording.decisions import Comparison
 from abw.torch.recording.library import is_vector
 from abw.torch.recording.regions import Region
-from abw.torch.recording.standins import RECORDING, Concat, Ints, Stack, as_ints, plain
+from abw.torch.recording.standins import RECORDING, Concat, Ints, Stack, StandIn, as_ints, plain
 from abw.torch.rewriting.forms import CALLED, CONTAINERS, changed_attributes, keeps_state
 from abw.torch.tracing.symbols import CannotTrace, Index, Indices, K, NeedsConstant, sizes_of
 from abw.torch.tracing.trace import MEANINGS, Traced, TracedList
@@ -241,7 +240,7 @@ def is_instance(x: Any, classes: Any) -> bool:
     """`isinstance`: what stands for a tensor is one."""
     if builtins.isinstance(x, classes):
         return True
-    if builtins.isinstance(x, Value | Stack | Concat | Comparison | Traced):
+    if builtins.isinstance(x, Value | StandIn | Traced):
         wanted: Any = FLOATS
     elif builtins.isinstance(x, Ints | Indices):
         wanted = WHOLE
@@ -294,6 +293,8 @@ class TorchSpace:
             return data if isinstance(data, Ints) else as_ints(data)
         if isinstance(data, Value | Stack | Concat):
             return self._cells.detached(data) if isinstance(data, Value) else data
+        if isinstance(data, list | tuple) and any(isinstance(x, Traced) for x in data):  # floats that vary
+            return MEANINGS["stack"](data)
         return torch.tensor(plain(data), dtype=dtype, device=device, requires_grad=requires_grad, **kw)
 
     def LongTensor(self, *data: Any) -> Any:  # noqa: N802

@@ -56,7 +56,7 @@ class _Cut:
 
     def __init__(self, trace: Trace, wanted: list[int]) -> None:
         self.leaves, self.ops, self.wanted = trace.leaves, trace.builder.ops, wanted
-        needed = set(wanted)
+        self.free, needed = trace.free(), set(wanted)
         for v in range(FIRST + len(self.ops) - 1, FIRST - 1, -1):
             if v in needed:
                 needed.update(self.ops[v - FIRST].args)
@@ -76,15 +76,12 @@ class _Cut:
     def _place(self) -> None:
         row = {n: leaf.kind == "row" for n, leaf in enumerate(self.leaves)}
         earliest = dict.fromkeys(range(len(self.leaves)), 0)
-        self.free = {n for n, leaf in enumerate(self.leaves) if leaf.kind == "param"}
         for v in self.live:
             args = self._op(v).args
             if self._reduces(v):
                 row[v] = len(args) > 1 and row[args[-1]]
                 earliest[v] = max(earliest[a] for a in args) + 1
                 continue
-            if all(a in self.free for a in args):
-                self.free.add(v)
             row[v] = any(row[a] for a in args)
             earliest[v] = max((earliest[a] for a in args), default=0)
         self.last = max([earliest[v] for v in self.live], default=0)

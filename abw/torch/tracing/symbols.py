@@ -36,6 +36,10 @@ class NeedsConstant(CannotTrace):
         self.path = path
 
 
+class NeedsInput(CannotTrace):
+    """What is returned depends on nothing that differs from call to call."""
+
+
 class DependsOnData(CannotTrace):
     """Code asks for the numbers of a tensor, which makes it a decision."""
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from abw.core.ir.cell import Op
 from abw.core.ir.shapes import ShapeError, Size
@@ -113,6 +114,26 @@ class Trace:
         found = MEANINGS["view"](rows, tuple(plain.shape))
         turned: Traced = MEANINGS["permute"](found, [order.index(d) for d in range(tensor.dim())])
         return turned
+
+    def free(self) -> set[int]:
+        """What is computed from parameters and constants alone."""
+        found = {n for n, leaf in enumerate(self.leaves) if leaf.kind == "param"}
+        for v, op in enumerate(self.builder.ops, FIRST):
+            if found.issuperset(op.args):
+                found.add(v)
+        return found
+
+    def again(self, x: Traced) -> Traced:
+        """What another trace computes from parameters alone, in this one."""
+        ops, known = x.trace.builder.ops, dict[int, int]()
+        for n, leaf in enumerate(x.trace.leaves):
+            if leaf.kind == "param":
+                known[n] = self.param(leaf.what, leaf.shape).v.number
+        for v, op in enumerate(ops, FIRST):
+            if known.keys() >= {*op.args}:
+                self.builder.ops.append(replace(op, args=tuple(known[a] for a in op.args)))
+                known[v] = self.builder.next - 1
+        return Traced(self, Built(known[x.v.number], x.v.sizes), x.shape_)
 
     def shaped(self, value: Any, shape: Sequence[int]) -> Any:
         """A value in another shape of the cell."""
@@ -322,6 +343,27 @@ def meant(name: str, args: Any, kwargs: Any) -> Any:
         raise CannotTrace(f"torch.{name} writes to `out`")
     found = MEANINGS[base](*args, **kwargs)
     return args[0].write(found) if inplace or base != name else found
+
+
+class OwnTraced(TorchFunctionMode):
+    """While code is traced: operations on parameters and buffers alone are part of the trace, too."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self._trace = trace
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if getattr(func, "__name__", "") in MEANINGS and not any(issubclass(t, TensorLike) for t in types):
+            own = self._own(args)
+            if trace_of(*own) is not None:
+                return dispatch(func, own, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+    def _own(self, x: Any) -> Any:
+        if type(x) in (list, tuple):
+            return type(x)(map(self._own, x))
+        own = isinstance(x, torch.Tensor) and id(x) in self._trace.known and x.dtype is torch.float32
+        return self._trace.param(x) if own else x
 
 
 def _operator(name: str) -> Any:
