@@ -21,7 +21,7 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
-_N, _M, _C, _X = (JOB.index(name) for name in ("n", "m", "c", "x"))
+_N, _M, _C = (JOB.index(name) for name in ("n", "m", "c"))
 
 # So many products for each thread are shared as they are; of fewer each is done in parts, at some cost.
 MANY = 6
@@ -31,10 +31,9 @@ class RowSums:
     """Sums over rows that lie anywhere, by their numbers: what a table of jobs (k, JOB) says.
 
     A job is a product summed over n rows, dw (m, c) += z[z_rows, :m]^T @ x[x_rows, :c], at 70 to 90 % of the
-    peak, or the sum of columns out (c,) += the sum of z[z_rows, :c]. What is added up is in the order of the
-    rows, in chunks of `llvm.outer.CHUNK`: the same bits on however many threads. Rows of `z` and `x` are read
-    in whole vectors: behind the last float that is asked for there must be room for one (`Target.lanes`), as
-    there is in arenas.
+    peak. What is added up is in the order of the rows, in chunks of `llvm.weight_grads.CHUNK`: the same bits
+    on however many threads. Rows of `z` and `x` are read in whole vectors: behind the last float that is
+    asked for there must be room for one (`Target.lanes`), as there is in arenas.
     """
 
     def __init__(self, target: Target, team: Team | None = None, threads: int = 1) -> None:
@@ -52,8 +51,7 @@ class RowSums:
         A team's first thread calls `meanwhile` before it helps the others; without a team it is called first.
         """
         jobs = np.ascontiguousarray(jobs[(jobs[:, _N] > 0) & (jobs[:, _M] > 0) & (jobs[:, _C] > 0)])
-        products = jobs[:, _X] > 0
-        parts = 1 if products.sum() >= MANY * self._threads else self._threads
+        parts = 1 if (jobs[:, _M] > 1).sum() >= MANY * self._threads else self._threads
         taken = np.zeros(1, np.int64)
 
         def part(thread: int) -> None:
@@ -64,7 +62,7 @@ class RowSums:
         if self._team is None or not len(jobs):
             part(0)
         else:
-            flops = 2 * int(np.where(products, jobs[:, _M], 1) @ (jobs[:, _N] * jobs[:, _C]))
+            flops = 2 * int(jobs[:, [_N, _M, _C]].prod(axis=1).sum())
             self._team.do(part, lambda: part(0), flops, ("sums", meanwhile is None))
 
 

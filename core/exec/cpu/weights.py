@@ -28,10 +28,10 @@ Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 # Rows of one side of a job: what they are, their arena, the first float read, the type, its output or slot.
 Side = tuple[int, int, int, int, int]
-# There are none; an output of the type's nodes; what these read in a slot.
-NOTHING, COMPUTED, READ = range(3)
+# A one for each row; an output of the type's nodes; what these read in a slot.
+ONES, COMPUTED, READ = range(3)
 
-_Z, _N = JOB.index("z"), JOB.index("n")
+_DW, _Z, _Z_ROWS, _N = (JOB.index(name) for name in ("dw", "z", "z_rows", "n"))
 
 
 class WeightGradients:
@@ -59,21 +59,21 @@ class WeightGradients:
         words = []
         for t, derivative in enumerate(training.cells):
             for dw, z, x in self._type(t, derivative) if derivative else ():
-                m, c = dw.shape if x else (1, len(dw))
                 sums_of.append(dw)
-                words.append([0, dw.strides[0], *[0] * 8, 0, m, c])
-                numbers.append(
-                    [sides.setdefault(side or (NOTHING, 0, 0, 0, 0), len(sides)) for side in (z, x)]
-                )
+                words.append([0, dw.strides[0], *[0] * 9, *dw.shape])
+                numbers.append([sides.setdefault(side, len(sides)) for side in (z, x)])
                 types.append(t)
         self._jobs = Table(np.array(words, np.int64).reshape(-1, len(JOB)))
+        # all rows are the first one, until `_place` says otherwise
+        ones, first = np.ones(lanes, np.float32), np.zeros(1, np.int32)
         for job, dw in enumerate(sums_of):
-            self._jobs.point((job, JOB.index("dw")), dw)
+            for place, array in ((_DW, dw), (_Z, ones), (_Z_ROWS, first)):
+                self._jobs.point((job, place), array)
         self._types, self._of_jobs = np.array(types, np.int64), np.array(numbers, np.int64).reshape(-1, 2)
         self._sides = np.array([*sides], np.int64).reshape(-1, 5)
         self._read = np.empty(1, np.int32)
 
-    def _type(self, t: int, derivative: Differentiated) -> Iterator[tuple[Floats, Side, Side | None]]:
+    def _type(self, t: int, derivative: Differentiated) -> Iterator[tuple[Floats, Side, Side]]:
         """What is to be summed of a type: to where, and the rows of either side."""
         inputs, first_op = len(derivative.forward.inputs), derivative.forward.first_op
         numbers, back = self._training.source.types[t].params, self._training.first[t]
@@ -92,8 +92,8 @@ class WeightGradients:
                 yield part, (COMPUTED, arena, 0, back, term.dz), self._operand(t, term.x)
                 continue
             step = padded(columns(gradient.shape), self._lanes)
-            for number, row in enumerate(gradient if gradient.ndim == 2 else [gradient]):
-                yield row, (COMPUTED, arena, number * step, back, term.dz), None
+            for number, row in enumerate(gradient.reshape(-1, 1, gradient.shape[-1])):
+                yield row, (ONES, 0, 0, 0, 0), (COMPUTED, arena, number * step, back, term.dz)
 
     def _operand(self, t: int, x: Operand) -> Side:
         if x.source == "saved":
@@ -200,7 +200,7 @@ def _place(
     first_row, first, end = constants
     for k in range(len(every)):
         kind, arena, start, t, o = every[k]
-        if kind == NOTHING:
+        if kind == ONES:
             continue
         place, step = addresses[0] + 4 * (type_ptr[t] * sizes[1] + o), sizes[1]
         if kind == READ:

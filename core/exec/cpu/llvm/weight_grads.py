@@ -1,4 +1,4 @@
-"""Weight gradients as LLVM IR: products of rows summed over all rows, `dW += dZ^T X`, and sums of columns.
+"""Weight gradients as LLVM IR: products of rows summed over all rows, `dW += dZ^T X`.
 
 Rows are read where they lie, by their numbers, CHUNK at a time. Of a chunk what blocks of dW multiply is
 first copied side by side: rows lie a power of two apart, and of such the first-level cache holds but a few.
@@ -20,8 +20,6 @@ CHUNK = 128
 STRIP = 3
 # So many strips of dW are worked on at once: what they multiply stays in the second-level cache.
 STRIPS = 6
-# Vectors of a sum of columns that are worked on together.
-TOGETHER = 8
 
 SUMS = "sums"
 # What a job says, of 64 bits each. z and x are addresses of rows that lie `pitch` bytes apart; `z_rows` is
@@ -42,10 +40,9 @@ def block_of(target: Target) -> tuple[int, int]:
 def emit_sums(module: Module) -> None:
     """Write `sums(jobs, count, parts, taken)`: the jobs of a table (count, JOB), each in so many parts.
 
-    A job with x: dw[i, j] += sum over k < n of z[z_rows[k], i] * x[x_rows[k], j], for i < m, j < c; a part of
-    it is some blocks of dw's rows. Without (null): dw[j] += sum over k < n of z[z_rows[k], j], for j < c, all
-    of it in one part. All numbers are positive. Beyond the last float that is read of a row there is room for
-    a vector. `taken` counts the parts that threads have taken: each does as many as are left.
+    A job: dw[i, j] += sum over k < n of z[z_rows[k], i] * x[x_rows[k], j], for i < m, j < c; a part of it is
+    some blocks of dw's rows. All numbers are positive. Beyond the last float that is read of a row there is
+    room for a vector. `taken` counts the parts that threads have taken: each does as many as are left.
     """
     rows, vectors = block_of(module.target)
     for r in range(1, rows + 1):
@@ -53,30 +50,15 @@ def emit_sums(module: Module) -> None:
             _emit_block(module, r, width, masked=False)
         _emit_block(module, r, 1, masked=True)
     _emit_outer(module, rows, vectors)
-    _emit_columns(module)
     f = Function(module, SUMS, "ptr %jobs, i64 %count, i64 %parts, ptr %taken", public=True)
 
     def take(turn: str) -> None:
         number, part = f.i64("udiv", turn, "%parts"), f.i64("urem", turn, "%parts")
         place = f.at("%jobs", f.i64("mul", number, 8 * len(JOB)))
-        alone = f.let(f"icmp eq ptr {f.pointer_item(place, JOB.index('x'))}, null")
-
-        def whole() -> None:
-            first = f.let(f"icmp eq i64 {part}, 0")
-            f.when(first, lambda: f.do(f"call void @columns(ptr {place})"))
-
-        f.when(alone, whole, lambda: f.do(f"call void @outer(ptr {place}, i64 {part}, i64 %parts)"))
+        f.do(f"call void @outer(ptr {place}, i64 {part}, i64 %parts)")
 
     f.until("atomicrmw add ptr %taken, i64 1 acq_rel", f.i64("mul", "%count", "%parts"), take)
     module.add(f)
-
-
-def _job(f: Function) -> None:
-    """Name what the job at `%job` says."""
-    for place, name in enumerate(JOB):
-        kind = "ptr" if name in ("dw", "z", "z_rows", "x", "x_rows") else "i64"
-        f.do(f"%{name}_at = getelementptr i64, ptr %job, i64 {place}")
-        f.do(f"%{name} = load {kind}, ptr %{name}_at")
 
 
 def _name(rows: int, vectors: int, *, masked: bool) -> str:
@@ -127,9 +109,9 @@ def _add(f: Function, vector: str, pointer: str, *, masked: bool) -> None:
     f.do(f"call void @llvm.masked.store.{suffix}({kind} {total}, ptr {pointer}, i32 4, {bits} {mask})")
 
 
-def _chunks(f: Function, sides: str, body: Callable[[str], None]) -> None:
+def _chunks(f: Function, body: Callable[[str], None]) -> None:
     """`body(count)` for each chunk of rows, whose addresses lie in the tables `%zs` and `%xs` then."""
-    for side in sides:
+    for side in "zx":
         f.do(f"%{side}s = alloca ptr, i64 {CHUNK}, align 64")
     chunks = f.i64("udiv", f.i64("add", "%n", CHUNK - 1), CHUNK)
 
@@ -139,7 +121,7 @@ def _chunks(f: Function, sides: str, body: Callable[[str], None]) -> None:
 
         def note(k: str) -> None:
             at = f.i64("add", first, k)
-            for side in sides:
+            for side in "zx":
                 row = f.int_item(f.at(f"%{side}_rows", f.i64("mul", at, f"%{side}_step")), 0)
                 f.put("ptr", f.at(f"%{side}", f.i64("mul", row, f"%{side}_pitch")), f"%{side}s", k)
 
@@ -162,9 +144,12 @@ def _copy_vectors(f: Function, count: str, table: str, offset: str, out: str, wi
 
 
 def _emit_outer(module: Module, rows: int, vectors: int) -> None:
-    """Write `outer(job, part, parts)`: a job with x."""
+    """Write `outer(job, part, parts)`."""
     f = Function(module, "outer", "ptr %job, i64 %part, i64 %parts")
-    _job(f)
+    for place, name in enumerate(JOB):
+        kind = "ptr" if name in ("dw", "z", "z_rows", "x", "x_rows") else "i64"
+        f.do(f"%{name}_at = getelementptr i64, ptr %job, i64 {place}")
+        f.do(f"%{name} = load {kind}, ptr %{name}_at")
     lanes = f.target.lanes
     strip = STRIP * lanes
     f.do(f"%left = alloca float, i64 {CHUNK * STRIPS * strip}, align 64")
@@ -232,7 +217,7 @@ def _emit_outer(module: Module, rows: int, vectors: int) -> None:
             f.repeat_any(f.i64("sub", whole, done), lambda b: across(f.i64("add", done, b), 1))
             f.when(f.let(f"icmp sgt i64 {part}, 0"), lambda: across(whole, 1, masked=True))
 
-        _chunks(f, "zx", chunk)
+        _chunks(f, chunk)
 
     blocks = ceiling("%m", rows)
     low, high = (
@@ -246,34 +231,4 @@ def _emit_outer(module: Module, rows: int, vectors: int) -> None:
         panel(first, f.least(f.i64("add", first, STRIPS * strip), high))
 
     f.repeat_any(panels, one)
-    module.add(f)
-
-
-def _emit_columns(module: Module) -> None:
-    """Write `columns(job)`: a job without x."""
-    f = Function(module, "columns", "ptr %job")
-    _job(f)
-    lanes, vector = f.target.lanes, f.target.vector
-    whole = f.i64("udiv", "%c", lanes)
-    f.do(f"%floats = urem i64 %c, {lanes}")
-    wide = f.i64("udiv", whole, TOGETHER)
-    done = f.i64("mul", wide, TOGETHER)
-
-    def chunk(count: str) -> None:
-        def column(at: str, width: int, *, masked: bool = False) -> None:
-            right = f.i64("mul", at, 4 * lanes)
-
-            def step(k: str, sums: list[str]) -> list[str]:
-                place = f.at(f.pointer_item("%zs", k), right)
-                return [f.vec("fadd", total, f.load(place, 4 * lanes * v)) for v, total in enumerate(sums)]
-
-            totals = f.loop(count, step, [(vector, "zeroinitializer")] * width)
-            for v, total in enumerate(totals):
-                _add(f, total, f.at(f.at("%dw", right), 4 * lanes * v), masked=masked)
-
-        f.repeat_any(wide, lambda b: column(f.i64("mul", b, TOGETHER), TOGETHER))
-        f.repeat_any(f.i64("sub", whole, done), lambda b: column(f.i64("add", done, b), 1))
-        f.when(f.let("icmp sgt i64 %floats, 0"), lambda: column(whole, 1, masked=True))
-
-    _chunks(f, "z", chunk)
     module.add(f)

@@ -208,14 +208,15 @@ def summed(program: Program, threads: int) -> None:
     z, x = (rng.standard_normal((40, floats + lanes), np.float32) for floats in (m, c))
     z_rows, x_rows = (rng.integers(0, 40, n).astype(np.int32) for _ in range(2))
     product, columns = np.zeros((m, c), np.float32), np.zeros(m, np.float32)
+    ones, first = np.ones(lanes, np.float32), np.zeros(1, np.int32)
     jobs = [
         [0, product.strides[0], 0, 0, 4, z.strides[0], 0, 0, 4, x.strides[0], n, m, c],
-        [0, 0, 0, 0, 4, z.strides[0], 0, 0, 0, 0, n, 1, m],
+        [0, 0, 0, 0, 0, 0, 0, 0, 4, z.strides[0], n, 1, m],
     ]
-    arrays = [np.array(jobs), np.zeros(1, np.int64), product, columns, z, z_rows, x, x_rows]
+    arrays = [np.array(jobs), np.zeros(1, np.int64), product, columns, z, z_rows, x, x_rows, ones, first]
     named = {"dw": 2, "z": 4, "z_rows": 5, "x": 6, "x_rows": 7}
     moves = [(0, JOB.index(name), number, False) for name, number in named.items()]
-    columns_named = {"dw": 3, "z": 4, "z_rows": 5}
+    columns_named = {"dw": 3, "z": 8, "z_rows": 9, "x": 4, "x_rows": 5}
     moves += [(0, len(JOB) + JOB.index(name), number, False) for name, number in columns_named.items()]
     after = program.run(arrays, moves, threads, 0, len(jobs), 0, threads)
     wanted = z[z_rows, :m].T.astype(np.float64) @ x[x_rows, :c]

@@ -23,21 +23,21 @@ def rows(random: np.random.Generator, count: int, floats: int) -> np.ndarray:
     return random.standard_normal((count, floats + LANES), np.float32)
 
 
-def job(
-    dw: np.ndarray,
-    z: np.ndarray,
-    z_rows: np.ndarray,
-    x: np.ndarray | None = None,
-    x_rows: np.ndarray | None = None,
-) -> list[int]:
-    """A job of arrays, whose last axes are contiguous; without x dw (c,) is a sum of columns."""
+def job(dw: np.ndarray, z: np.ndarray, z_rows: np.ndarray, x: np.ndarray, x_rows: np.ndarray) -> list[int]:
+    """A job of arrays, whose last axes are contiguous."""
 
     def side(rows: np.ndarray, numbers: np.ndarray) -> list[int]:
         return [rows.ctypes.data, numbers.ctypes.data, numbers.strides[0], rows.strides[0]]
 
-    right = [0] * 4 if x is None or x_rows is None else side(x, x_rows)
-    m, c = dw.shape if dw.ndim > 1 else (1, len(dw))
-    return [dw.ctypes.data, dw.strides[0], *side(z, z_rows), *right, len(z_rows), m, c]
+    return [dw.ctypes.data, dw.strides[0], *side(z, z_rows), *side(x, x_rows), len(z_rows), *dw.shape]
+
+
+ONES = np.ones((1, LANES), np.float32)
+
+
+def columns(out: np.ndarray, z: np.ndarray, z_rows: np.ndarray) -> list[int]:
+    """The job that adds the sum of rows to `out`."""
+    return job(out[None], ONES, np.broadcast_to(np.int32(0), len(z_rows)), z, z_rows)
 
 
 @given(
@@ -58,7 +58,7 @@ def test_sums_of_products_are_numpys(target: TargetName, n: int, m: int, c: int,
     exact = room.astype(np.float64)
     exact[:m, :c] += z[z_rows, :m].T.astype(np.float64) @ x[x_rows, :c]
     out = np.ones(m + 5, np.float32)
-    sums.add(np.array([job(room[:m, :c], z, z_rows, x, x_rows), job(out[:m], z, z_rows)]))
+    sums.add(np.array([job(room[:m, :c], z, z_rows, x, x_rows), columns(out[:m], z, z_rows)]))
     np.testing.assert_allclose(room, exact, atol=2e-6 * max(1, n))
     np.testing.assert_allclose(out[:m], 1 + z[z_rows, :m].sum(axis=0, dtype=np.float64), atol=1e-6 * (n + 1))
     assert (out[m:] == 1).all()
@@ -77,7 +77,7 @@ def test_threads_give_the_same_bits(m: int, c: int, monkeypatch: pytest.MonkeyPa
             monkeypatch.setattr(team, "do", lambda shared, *_, team=team: team.share(shared))
         dw = np.zeros((m, c), np.float32)
         out = np.zeros(m, np.float32)
-        jobs = [job(dw, z, z_rows, x, x_rows), job(out, z, z_rows)]
+        jobs = [job(dw, z, z_rows, x, x_rows), columns(out, z, z_rows)]
         RowSums(get_target(), team, threads).add(np.array(jobs))
         found.append(np.append(dw, out))
     assert all(np.array_equal(found[0], other) for other in found[1:])
