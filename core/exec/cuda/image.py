@@ -108,125 +108,67 @@ def pack(plan: Plan, work: Work, arena: Longs) -> Image:
     if plan.reuses:
         raise ValueError("a plan for the device keeps all values")
     schedule, arenas = plan.schedule, plan.arenas
-    lanes, row_ptr = np.zeros(len(work.depth), np.int64), np.zeros(len(plan.rows) + 1, np.int64)
-    most, floats = _measure(
-        (schedule.type, schedule.ptr, plan.operand_ptr, plan.list_ptr),
-        (arenas.slot_arena, arenas.slots),
-        (work.step_ptr, work.depth, work.collect),
-        (work.scratch, work.sums, work.early),
-        (plan.rows, work.pitch),
-        lanes,
-        row_ptr,
-    )
-    frames = (len(schedule) + len(lanes)) * (FRAME + SLOT * work.early.shape[1] + plan.base.shape[1])
-    words = np.empty(HEADER + most + frames + len(plan.index) + len(plan.lists), np.uint32)
-    floats += int(arena[-1])
-    if floats + 4 > 2**32:
-        raise TooLargeError(4 * floats, 2**34, "a GPU as far as 32-bit offsets reach")
-    used = _pack(
-        words,
-        (schedule.type, schedule.ptr, lanes),
+    words, floats = _pack(
+        (schedule.type, schedule.ptr),
         (plan.base, plan.operand_ptr, plan.index_ptr, plan.index),
         (plan.status, plan.start, plan.stride, plan.list_ptr, plan.lists),
         (arenas.slot_arena, arenas.output_arena, arenas.slots, arenas.outputs),
         (work.step_ptr, work.level, work.hoisted, work.weights),
         (work.kernel, work.rows, work.columns, work.limit, work.collect),
         (work.depth, work.scratch, work.sums, work.early),
-        (arena, work.pitch, row_ptr),
+        (arena, work.pitch, plan.rows),
     )
-    return Image(words[:used], floats)
-
-
-@njit
-def _measure(
-    batches: tuple[Ints, Ints, Ints, Ints],
-    types: tuple[Ints, Ints],
-    steps: tuple[Ints, Ints, Ints],
-    cells: tuple[Longs, Longs, NDArray[np.bool_]],
-    memory: tuple[Ints, Longs],
-    lanes: Longs,
-    row_ptr: Longs,
-) -> tuple[int, int]:
-    """The words of phases, items, collecting and hoisted operands; the floats. Fills `lanes`, `row_ptr`."""
-    batch_type, batch_ptr, operand_ptr, list_ptr = batches
-    slot_arena, slots = types
-    step_ptr, depth, collect = steps
-    scratch, sums, early = cells
-    rows, pitch = memory
-    for a in range(len(rows)):
-        row_ptr[a + 1] = row_ptr[a] + rows[a]
-    words, floats = 2, 0
-    for b in range(len(batch_type)):
-        t, n = batch_type[b], batch_ptr[b + 1] - batch_ptr[b]
-        lanes[t] += n
-        words += depth[t] + ITEM * (step_ptr[t + 1] - step_ptr[t])
-        for s in range(slots[t]):
-            if collect[t, s] >= 0 and list_ptr[operand_ptr[b] + s] >= 0:
-                words += 1 + ITEM + FRAME + SLOT + 1
-                floats += n * pitch[slot_arena[t, s]]
-    for t in range(len(lanes)):
-        words += ITEM * (step_ptr[t + 1] - step_ptr[t])
-        floats += lanes[t] * (scratch[t] + sums[t])
-        for s in range(slots[t]):
-            words += lanes[t] * early[t, s]
-    return words, floats
+    if not len(words):
+        raise TooLargeError(4 * floats, 2**34, "a GPU as far as 32-bit offsets reach")
+    return Image(words, floats)
 
 
 @allocating
 def _pack(
-    words: Words,
-    schedule: tuple[Ints, Ints, Longs],
+    schedule: tuple[Ints, Ints],
     operands: tuple[Ints, Ints, Ints, Ints],
     forms: tuple[Ints, Ints, Ints, Ints, Ints],
     types: tuple[Ints, Ints, Ints, Ints],
     steps: tuple[Ints, Ints, NDArray[np.bool_], Longs],
     kernels: tuple[Ints, Ints, Ints, Longs, Ints],
     cells: tuple[Ints, Longs, Longs, NDArray[np.bool_]],
-    memory: tuple[Longs, Longs, Longs],
-) -> int:
-    """Fill the words; how many there are."""
-    batch_type, batch_ptr, lanes_of = schedule
+    memory: tuple[Longs, Longs, Ints],
+) -> tuple[Words, int]:
+    """The words, none where floats have more than 32 bits; how many floats there are."""
+    batch_type, batch_ptr = schedule
     base, operand_ptr, index_ptr, index = operands
     status, start, stride, list_ptr, lists = forms
     collect = kernels[4]
     slot_arena, output_arena, slots, outputs = types
     step_ptr, step_level, hoisted, weights = steps
     depth, scratch, sums, early = cells
-    arena, pitch, row_ptr = memory
+    arena, pitch, rows = memory
     batches, type_count = len(batch_type), len(depth)
 
     level, early_level = np.empty(batches, np.int64), np.empty(batches, np.int64)
-    phases = _levels(
-        (early_level, level), schedule, operands, list_ptr, types, (depth, sums, collect), row_ptr
-    )
+    phases = _levels((early_level, level), schedule, operands, list_ptr, types, (depth, sums, collect), rows)
 
-    # how many items each phase has
-    phase = HEADER
-    for p in range(phases + 1):
-        words[phase + p] = 0
+    # how many lanes each type has, and how many items each phase
+    lanes_of, end_item = np.zeros(type_count, np.int64), np.zeros(phases + 1, np.int64)
+    collected = collected_floats = np.int64(0)
+    for b in range(batches):
+        t, n = batch_type[b], batch_ptr[b + 1] - batch_ptr[b]
+        lanes_of[t] += n
+        for s in range(step_ptr[t], step_ptr[t + 1]):
+            if not hoisted[s]:
+                end_item[1 + level[b] + step_level[s]] += 1
+        for s in range(slots[t]):
+            if collect[t, s] >= 0 and list_ptr[operand_ptr[b] + s] >= 0:
+                end_item[1 + early_level[b]] += 1
+                collected += 1
+                collected_floats += n * pitch[slot_arena[t, s]]
     for t in range(type_count):
         if lanes_of[t] > 0:
             for s in range(step_ptr[t], step_ptr[t + 1]):
-                if hoisted[s]:
-                    words[phase + 1] += 1
-    collected = 0
-    for b in range(batches):
-        t = batch_type[b]
-        for s in range(step_ptr[t], step_ptr[t + 1]):
-            if not hoisted[s]:
-                words[phase + 1 + level[b] + step_level[s]] += 1
-        for s in range(slots[t]):
-            if collect[t, s] >= 0 and list_ptr[operand_ptr[b] + s] >= 0:
-                words[phase + 1 + early_level[b]] += 1
-                collected += 1
+                end_item[1] += hoisted[s]
     for p in range(phases):
-        words[phase + 1 + p] += words[phase + p]
-    items = words[phase + phases]
-    item = int(phase + phases + 1)
-    words[0], words[1], words[2] = phases, items, item
-    at = item + ITEM * items
-    next_item = words[phase : phase + phases].copy()
-    next_tile = np.zeros(phases, np.int64)
+        end_item[1 + p] += end_item[p]
+    next_item, next_tile = end_item[:phases].copy(), np.zeros(phases, np.int64)
 
     # where everything begins
     scratch_at, sums_at = arena[-1], np.empty(type_count, np.int64)
@@ -237,7 +179,12 @@ def _pack(
     for t in range(type_count):
         sums_at[t] = floats
         floats += lanes_of[t] * sums[t]
-    frame_at = at
+    collected_at = floats
+    floats += collected_floats
+    if floats + 4 > 2**32:
+        return np.empty(0, np.uint32), int(floats)
+    item = HEADER + phases + 1
+    frame_at = at = item + ITEM * end_item[-1]
     for t in range(type_count):
         if sums[t] > 0 and lanes_of[t] > 0:
             at += FRAME + SLOT * slots[t] + outputs[t]
@@ -250,11 +197,13 @@ def _pack(
                 rows_at[t, s] = at
                 at += lanes_of[t]
     index_at = at
-    words[index_at : index_at + len(index)] = index
     lists_at = index_at + len(index)
-    words[lists_at : lists_at + len(lists)] = lists
     end = lists_at + len(lists)
-    words[3] = end
+    words = np.empty(end, np.uint32)
+    words[0], words[1], words[2], words[3] = phases, end_item[-1], item, end
+    words[HEADER:item] = end_item
+    words[index_at:lists_at] = index
+    words[lists_at:end] = lists
 
     for t in range(type_count):
         if sums[t] > 0 and lanes_of[t] > 0:
@@ -275,7 +224,6 @@ def _pack(
                     )
             frame_at = place + outputs[t]
 
-    collected_at = floats
     for b in range(batches):
         t = batch_type[b]
         n = batch_ptr[b + 1] - batch_ptr[b]
@@ -326,27 +274,30 @@ def _pack(
                 p = level[b] + step_level[s]
                 _put_item(words, item, next_item, next_tile, p, frame_at, n, s, weights, kernels)
         frame_at = place
-    return int(end)
+    return words, int(floats)
 
 
 @allocating
 def _levels(
     level: tuple[Longs, Longs],
-    schedule: tuple[Ints, Ints, Longs],
+    schedule: tuple[Ints, Ints],
     operands: tuple[Ints, Ints, Ints, Ints],
     list_ptr: Ints,
     types: tuple[Ints, Ints, Ints, Ints],
     cells: tuple[Ints, Longs, Ints],
-    row_ptr: Longs,
+    rows: Ints,
 ) -> int:
     """The phases in which each batch's lists are reduced and its steps begin: the first in which all that
     they read is there. How many phases there are."""
-    batch_type, batch_ptr, _ = schedule
+    batch_type, batch_ptr = schedule
     base, operand_ptr, index_ptr, index = operands
     slot_arena, output_arena, slots, outputs = types
     depth, sums, collect = cells
     early_level, own_level = level
     # the first phase that may read a row; constants are there from the beginning
+    row_ptr = np.zeros(len(rows) + 1, np.int64)
+    for arena in range(len(rows)):
+        row_ptr[arena + 1] = row_ptr[arena] + rows[arena]
     ready = np.zeros(row_ptr[-1], np.int32)
     phases = 0
     for b in range(len(batch_type)):
@@ -378,7 +329,7 @@ def _levels(
 def _put_item(
     words: Words,
     item: int,
-    next_item: Words,
+    next_item: Longs,
     next_tile: Longs,
     phase: int,
     frame: int,
