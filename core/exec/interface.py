@@ -202,10 +202,8 @@ class Executor(Protocol):
         """What the weights take that are packed for the kernels; None where they are used as they are."""
         return None
 
-    @property
-    def profiler(self) -> Profiler | None:
-        """What measures where the time of its runs goes, and notes each batch; None where nothing can."""
-        return None
+    profiler: Profiler | None = None
+    """What measures where the time of its runs goes, and notes each batch; None where nothing can."""
 
     @property
     def leaves(self) -> Leaves | None:

@@ -16,13 +16,19 @@ from abw.core.base.parallel import usable_cores
 from abw.core.exec.cpu import partition
 from abw.core.exec.cpu.launch import Launcher, Walking
 from abw.core.exec.cpu.llvm.walker import WALKS
-from abw.core.exec.cpu.prepare import PackedConstants, compile_network, emit_network, kernel_texts
-from abw.core.exec.cpu.profile import Profile, Profiler, Recorder, peak_of_core
+from abw.core.exec.cpu.prepare import (
+    NetworkKernels,
+    PackedConstants,
+    compile_network,
+    emit_network,
+    kernel_texts,
+)
+from abw.core.exec.cpu.profile import Profiler
 from abw.core.exec.cpu.quantized import narrow_of
 from abw.core.exec.cpu.target import Target, TargetName, get_target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.cpu.weight_grads import RowSums
-from abw.core.exec.interface import Abilities, Array, Executed, Executor, Result
+from abw.core.exec.interface import Abilities, Array, Executor, Result
 from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.params import Params
 from abw.core.exec.precision import Precision
@@ -74,12 +80,14 @@ class CpuExecutor(Executor):
 
     name = "cpu"
     abilities = Abilities(halves=True, tapes=True)
+    profiler: Profiler
 
     def __init__(self, target: TargetName | Target | None = None, precision: Precision = "float32") -> None:
         """`target`: what to compile for; None takes the best that the machine has."""
         self._target = target if isinstance(target, Target) else get_target(target)
         self.precision = precision
         self._narrow = narrow_of(precision, self._target)
+        self.profiler = Profiler()
 
     def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
         """Compile the network's kernels, or find them on disk, and pack the weights.
@@ -95,8 +103,6 @@ class CpuExecutor(Executor):
         self._arenas: Arenas = arenas_of(network)
         self._kernels = compile_network(network, self._target, self._narrow)
         self._constants = PackedConstants(network, self._kernels.layouts, params)
-        self._profiler: Profiler | None = None
-        self._recorder: Recorder | None = None
         self._take_memory(team)
 
     def _take_memory(self, team: Team | None) -> None:
@@ -104,6 +110,7 @@ class CpuExecutor(Executor):
         params = self._constants.params
         self._memory = ArenaMemory(self._network, self._arenas, params, self._target.lanes)
         self._launcher = Launcher(self._kernels, self._constants, self._arenas, self._memory, team)
+        self.profiler.prepare(self._stamped, self._network, self._launcher)
         self._epochs = RunEpochs(self._network, params)
         self._leaves = Leaves(self._network)
         self._kept = kept_rows(self._network, self._arenas)
@@ -111,6 +118,9 @@ class CpuExecutor(Executor):
         self._rounds: CompiledRounds | None = None
         self._tape: CompiledTape | None = None
         self._twins: tuple[CpuExecutor, ...] = ()
+
+    def _stamped(self) -> NetworkKernels:
+        return compile_network(self._network, self._target, self._narrow, stamped=True)
 
     @property
     def packed_bytes(self) -> int:
@@ -124,7 +134,7 @@ class CpuExecutor(Executor):
 
     def twins(self) -> tuple[CpuExecutor, ...]:
         """One a thread, with arenas of its own; none while runs are measured or noted."""
-        if self._launcher.team is None or self._profiler is not None:
+        if self._launcher.team is None or self.profiler.measuring:
             return ()
         if not self._twins:
             self._twins = tuple(self._twin() for _ in range(self.threads))
@@ -132,7 +142,7 @@ class CpuExecutor(Executor):
 
     def _twin(self) -> CpuExecutor:
         twin = copy.copy(self)
-        twin.threads = 1
+        twin.threads, twin.profiler = 1, Profiler()
         twin._take_memory(None)
         return twin
 
@@ -204,14 +214,13 @@ class CpuExecutor(Executor):
         fill_given(self._memory.views, plan)
         self._launcher.note(plan)
         prepared = time.perf_counter()
-        recorder = self._recorder if last - first == len(plan.launch_ptr) - 1 else None
+        recorder = self.profiler.recorder if last - first == len(plan.launch_ptr) - 1 else None
         if recorder is not None:
             recorder.begin(plan)
         threads = self._launcher.run(plan, first, last) if first < last else 1
         if recorder is not None:
             recorder.end(plan, threads)
-        if self._profiler is not None:
-            self._profiler.took = threads, prepared - start, time.perf_counter() - prepared
+        self.profiler.took = threads, prepared - start, time.perf_counter() - prepared
         batches = int(plan.launch_ptr[last] - plan.launch_ptr[first])
         counts = Counts(batches, last - first, 0, 0)
         return Result(plan.graph, counts, self._epochs.reader(self._memory.views, plan))
@@ -237,59 +246,9 @@ class CpuExecutor(Executor):
             self._weights = WeightGradients(sums, made.training, params, self._target.lanes)
         return self._weights.gradient(made, plan, self._memory, meanwhile)
 
-    @property
-    def profiler(self) -> CpuExecutor:
-        """This executor, which measures itself."""
-        return self
-
-    def measure(self) -> None:
-        """From now on measure where the time of runs goes; each is to be followed by `sample`.
-
-        Cost: kernels with stamps are compiled, or found on disk; of a run, nothing that could be noticed.
-        """
-        stamped = compile_network(self._network, self._target, self._narrow, stamped=True)
-        self._profiler = Profiler(stamped.code, stamped.addresses, self._network, self.threads)
-        self._launcher.walks = [self._profiler.walks_of(thread) for thread in range(self.threads)]
-
-    def sample(self, plan: Plan) -> None:
-        """Run the plan that was run last some times more, by kernels that say what their time goes to.
-
-        The result of the run stays as it is. Raises ValueError for an executor that does not measure.
-        """
-        profiler, launcher = self._measuring(), self._launcher
-        profiler.settle(plan)
-        kernels = launcher.tables["kernel"].words
-        plain = kernels.copy()
-        kernels[:] = profiler.kernels
-        launcher.note(plan)
-        if len(plan.schedule):
-            profiler.sample(lambda: launcher.alone(plan, 0, len(plan.launch_ptr) - 1))
-        kernels[:] = plain
-
-    def profile(self) -> Profile:
-        """Where the time of all runs since `measure` went. Raises ValueError where nothing was measured."""
-        return self._measuring().profile()
-
-    def _measuring(self) -> Profiler:
-        if self._profiler is None:
-            raise ValueError("the executor was not told to measure")
-        return self._profiler
-
-    def record(self, most: int) -> None:
-        """From now on note each batch, in `most` runs at most. Cost: as `measure`."""
-        if self._profiler is None:
-            self.measure()
-        self._recorder = Recorder(self._measuring().clocks, self._launcher.by_column, most)
-
-    def recorded(self) -> list[Executed]:
-        """The runs noted so far. Cost: some ms, to measure the peak."""
-        if self._recorder is None:
-            raise ValueError("the executor was not told to record")
-        return self._recorder.runs(self._measuring().timing(), peak_of_core())
-
     def rounds(self, model: GrowthModel) -> CompiledRounds | str:
         """The compiled rounds of a model that grows."""
-        if self._recorder is not None:
+        if self.profiler.recorder is not None:
             return "each is noted by itself, with its batches"
         if self._rounds is None or self._rounds.model is not model:
             from abw.core.exec.cpu.rounds.rounds import CompiledRounds
@@ -305,7 +264,7 @@ class CpuExecutor(Executor):
 
         None under NUMBA_DISABLE_JIT: Python itself calls nothing by its address.
         """
-        if self._profiler is not None or numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        if self.profiler.measuring or numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
             return None
         if self._tape is None:
             from abw.core.exec.cpu.tape.tape import CompiledTape
@@ -332,7 +291,7 @@ class CpuExecutor(Executor):
 
         None while runs are measured, and under NUMBA_DISABLE_JIT.
         """
-        if self._profiler is not None or numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        if self.profiler.measuring or numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
             return None
         return self._launcher.walking()
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.exec.cpu.launch import Launcher, Walk
 from abw.core.exec.cpu.llvm.clock import (
     COUNTS,
     FIRST,
@@ -32,9 +33,10 @@ from abw.core.exec.cpu.llvm.clock import (
     WHOLE,
     WORDS,
 )  # fmt: skip
-from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
+from abw.core.exec.cpu.llvm.compiled import compile_ir
 from abw.core.exec.cpu.llvm.emit import Function, Module, splat
 from abw.core.exec.cpu.llvm.walker import STAMPED_WALKS
+from abw.core.exec.cpu.prepare import NetworkKernels
 from abw.core.exec.cpu.target import TargetName, get_target
 from abw.core.exec.interface import Executed
 from abw.core.ir.network import Network
@@ -53,8 +55,6 @@ PEAKS = 9
 # Sums that do not wait for each other: more than a processor has multiply-adds under way.
 CHAINS = 12
 TURNS = 40_000
-
-Walk = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +150,29 @@ def peak_of_core() -> float:
 
 
 class Profiler:
-    """Stamps taken by an executor's threads, summed up."""
+    """Says where the time of an executor's runs goes, and notes each batch: stamps of its threads, summed up.
 
-    def __init__(self, code: Code, kernels: Longs, network: Network, threads: int) -> None:
-        """`code`: the stamped walker and kernels; `kernels`: where each type's begins."""
-        self._code, self.kernels = code, kernels
-        self._walks = tuple(kind(code.address(name)) for name, kind in STAMPED_WALKS.items())
-        self._now = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("now"))
-        types = len(kernels)
-        self._types = network.types
+    `measuring`: whether it was told to; `recorder`: what notes batches, if it was told to.
+    """
+
+    measuring = False
+    recorder: Recorder | None = None
+
+    def prepare(self, stamped: Callable[[], NetworkKernels], network: Network, launcher: Launcher) -> None:
+        """`stamped` compiles kernels and walker with stamps; `launcher` runs those without."""
+        self._stamped, self._types, self._launcher = stamped, network.types, launcher
+        self.measuring, self.recorder = False, None
+
+    def measure(self) -> None:
+        """From now on measure where the time of runs goes; each is to be followed by `sample`.
+
+        Cost: kernels with stamps are compiled, or found on disk; of a run, nothing that could be noticed.
+        """
+        made = self._stamped()
+        self._code, self._kernels = made.code, made.addresses
+        self._walks = tuple(kind(made.code.address(name)) for name, kind in STAMPED_WALKS.items())
+        self._now = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(made.code.address("now"))
+        types, threads = len(self._types), self._launcher.threads
         self.clocks = [np.zeros((1 + types, WORDS), np.int64) for _ in range(threads)]
         """The threads' (see `abw.core.exec.cpu.llvm.clock`)."""
         self._inside = np.zeros(threads, np.int64)
@@ -175,8 +189,22 @@ class Profiler:
         self._outside, self._idle, self._held = np.zeros(2), np.zeros(2), np.zeros(2)
         self._cost = self._cost_of_stamp()
         self._start = self._both_clocks()
+        self._launcher.walks = [self._walks_of(thread) for thread in range(threads)]
+        self.measuring = True
 
-    def walks_of(self, thread: int) -> tuple[Walk, ...]:
+    def record(self, most: int) -> None:
+        """From now on note what is executed, in `most` runs at most. Cost: as `measure`."""
+        if not self.measuring:
+            self.measure()
+        self.recorder = Recorder(self.clocks, self._launcher.by_column, most)
+
+    def recorded(self) -> list[Executed]:
+        """The runs noted so far. Raises ValueError where nothing was noted. Cost: some ms, for the peak."""
+        if self.recorder is None:
+            raise ValueError("the executor was not told to record")
+        return self.recorder.runs(self._timing(), peak_of_core())
+
+    def _walks_of(self, thread: int) -> tuple[Walk, ...]:
         """The walkers as a thread calls them, with the thread's clock."""
         clock = self.clocks[thread]
 
@@ -211,20 +239,36 @@ class Profiler:
         self._flops += rows * plan.arenas.product_flops
         self._clear()
 
-    def sample(self, run: Callable[[], None]) -> None:
-        """Take what runs of the stamped kernels leave."""
+    def sample(self, plan: Plan) -> None:
+        """Run the plan that was run last some times more, by kernels that say what their time goes to.
+
+        The result of the run stays as it is.
+        """
+        self.settle(plan)
+        if not len(plan.schedule):
+            return
+        kernels = self._launcher.tables["kernel"].words
+        plain = kernels.copy()
+        kernels[:] = self._kernels
+        self._launcher.note(plan)
         least = np.full(self._sampled.shape, np.inf)
         for _ in range(SAMPLES):
-            run()
+            self._launcher.alone(plan, 0, len(plan.launch_ptr) - 1)
             rows = self.clocks[0][1:]
             ticks = rows[:, list(REASONS.values())] - self._cost * rows[:, COUNTS : COUNTS + len(REASONS)]
             # another process may have had the processor in between
             least = np.minimum(least, np.maximum(ticks, 0))
             self._clear()
         self._sampled += least
+        kernels[:] = plain
 
     def profile(self) -> Profile:
-        """All so far. Cost: some ms, to measure the peak."""
+        """Where the time of all runs since `measure` went. Raises ValueError where nothing was measured.
+
+        Cost: some ms, to measure the peak.
+        """
+        if not self.measuring:
+            raise ValueError("the executor was not told to measure")
         peak = peak_of_core()
         now = self._both_clocks()
         tick = (now[0] - self._start[0]) / (now[1] - self._start[1])
@@ -255,7 +299,7 @@ class Profiler:
         held = float(self._held @ (1, tick))
         return Profile(self._seconds, walker, waiting, max(held, 0.0), tuple(types), peak)
 
-    def timing(self) -> Callable[[Longs], NDArray[np.float64]]:
+    def _timing(self) -> Callable[[Longs], NDArray[np.float64]]:
         """What makes of stamps seconds of `time.perf_counter`."""
         start, first = self._start
         now, last = self._both_clocks()

@@ -162,7 +162,7 @@ def test_when_they_run_one_by_one(
     assert should_parallelise(workload, windows)
     executor = prepared(workload, 2)
     assert len(executor.twins()) == 2 and prepared(workload, 1).twins() == ()
-    executor.measure()
+    executor.profiler.measure()
     assert executor.twins() == ()  # threads are told apart by what they share
     assert ReferenceExecutor().twins() == ()
     assert not should_parallelise(workload, windows[:1])

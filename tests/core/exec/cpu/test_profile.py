@@ -37,14 +37,14 @@ def prepared(root: Path, spec: str, threads: int) -> tuple[CpuExecutor, Plan]:
 
 def measured(executor: CpuExecutor, planned: Plan) -> tuple[Profile, float]:
     """The profile of some runs, and their seconds by this test's clock."""
-    executor.measure()
+    executor.profiler.measure()
     seconds = 0.0
     for _ in range(RUNS):
         start = time.perf_counter()
         executor.run(planned)
         seconds += time.perf_counter() - start
-        executor.sample(planned)
-    return executor.profile(), seconds
+        executor.profiler.sample(planned)
+    return executor.profiler.profile(), seconds
 
 
 @pytest.mark.parametrize("way", ["alone", "apart", "together"])
@@ -79,9 +79,8 @@ def test_all_time_is_accounted_for(spec: str, way: str, root: Path) -> None:
 def test_lost_time_is_missed(lost: int, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Made-up ticks, a microsecond each: 1000 in the walk, 20 around it and 50 before it; a made-up peak."""
     executor, planned = prepared(root, "treelstm", 1)
-    executor.measure()
-    profiler = executor._profiler
-    assert profiler is not None
+    executor.profiler.measure()
+    profiler = executor.profiler
     profiler._start = 0.0, 0
     monkeypatch.setattr(profiler, "_both_clocks", lambda: (1.0, 1_000_000))
     clock = profiler.clocks[0]
@@ -92,7 +91,7 @@ def test_lost_time_is_missed(lost: int, root: Path, monkeypatch: pytest.MonkeyPa
     profiler._sampled[:] = 10, 60, 30
     monkeypatch.setattr("abw.core.exec.cpu.profile.peak_meter", lambda: lambda: 1e12)
     profiler.settle(planned)
-    profile = executor.profile()
+    profile = executor.profiler.profile()
     assert profile.seconds == pytest.approx(1070e-6)
     assert profile.walker == pytest.approx(170e-6)
     assert profile.accounted == pytest.approx(1070e-6 - lost * 1e-6)
@@ -110,9 +109,9 @@ def test_results_are_the_same_and_outlive_the_samples(root: Path) -> None:
     types = range(len(planned.graph.network.types))
     result = executor.run(planned)
     expected = [result.value(t, 0).copy() for t in types]
-    executor.measure()
+    executor.profiler.measure()
     result = executor.run(planned)
-    executor.sample(planned)
+    executor.profiler.sample(planned)
     assert all(np.array_equal(result.value(t, 0), expected[t]) for t in types)
 
 
@@ -123,7 +122,7 @@ def test_without_measuring_there_are_no_stamps() -> None:
     assert "counter" not in emit_network(network, get_target(), None)[0]
     assert "counter" in emit_network(network, get_target(), None, stamped=True)[0]
     with pytest.raises(ValueError, match="not told"):
-        executor.profile()
+        executor.profiler.profile()
 
 
 def test_the_document_is_complete(root: Path) -> None:
