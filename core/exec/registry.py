@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.exec.blas.executor import BlasExecutor
@@ -13,76 +13,52 @@ from abw.core.exec.interface import OVERLAPPING, USUAL, Abilities, Executor
 from abw.core.exec.precision import Precision
 from abw.core.exec.reference import ReferenceExecutor
 
-# How the executor cuda launches.
-SchemeName = Literal["auto", "batch", "plan"]
-
-
-@dataclass(frozen=True, slots=True)
-class NoOptions:
-    """The options of an executor that has none."""
-
-
-@dataclass(frozen=True, slots=True)
-class CpuOptions:
-    """`precision`: of the weights of products."""
-
-    precision: Precision = "float32"
-
-
-@dataclass(frozen=True, slots=True)
-class CudaOptions:
-    """`scheme`: how it launches each step of a batch or a whole plan; None, `auto`: whichever its costs say.
-    `tensor_cores`: whether products for many lanes may be computed there.
-    """
-
-    scheme: SchemeName | None = None
-    tensor_cores: bool = True
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An executor: `summary` in one line; `options`, a dataclass whose defaults hold where nothing is said.
+    """An executor: `summary` in one line; `options`, its own with their defaults, which `make` takes by name.
 
-    `flag` is how the command line chooses it, `make` gives a fresh one of such options. Errors: AbwError
-    where it cannot run on this machine, which says what is missing and how to get it.
+    `flag` is how the command line chooses it. Errors of `make`: AbwError where the executor cannot run on
+    this machine, which says what is missing and how to get it.
     """
 
     summary: str
-    make: Callable[[Any], Executor]
+    make: Callable[..., Executor]
     abilities: Abilities = USUAL
-    options: type[Any] = NoOptions
+    options: Mapping[str, object] = field(default_factory=dict)
     flag: str = "--executor"
 
 
-def _cuda(options: CudaOptions) -> Executor:
-    """On the first GPU."""
+def _cuda(scheme: Literal["auto", "batch", "plan"] | None, tensor_cores: bool) -> Executor:
+    """On the first GPU. `scheme`: how it launches, each step of a batch or a whole plan; None, `auto`: as its
+    costs say. `tensor_cores`: whether products for many lanes may be computed there.
+    """
     from abw.core.exec.cuda.available import open_device
     from abw.core.exec.cuda.driver.gpu import Gpu
     from abw.core.exec.cuda.executor import CudaExecutor
     from abw.core.exec.cuda.measure.costs import costs_of
 
     device = open_device()
-    gpu = Gpu(device, tensor_cores=options.tensor_cores)
-    return CudaExecutor(gpu, options.scheme or "auto", costs_of(device.traits))
+    return CudaExecutor(Gpu(device, tensor_cores=tensor_cores), scheme or "auto", costs_of(device.traits))
 
 
 EXECUTORS: dict[str, Entry] = {
     "reference": Entry(
         "the definition of all results: float64, one node at a time",
-        lambda _: ReferenceExecutor(),
+        ReferenceExecutor,
         ReferenceExecutor.abilities,
     ),
     "blas": Entry(
         "a NumPy call for each batch of operations, with gathers in between, as in other frameworks",
-        lambda _: BlasExecutor(),
+        BlasExecutor,
     ),
     "cpu": Entry(
         "the default: one fused kernel for each cell, on all cores",
-        lambda options: CpuExecutor(precision=options.precision),
+        CpuExecutor,
         CpuExecutor.abilities,
-        CpuOptions,
+        {"precision": "float32"},
     ),
-    "cuda": Entry("an NVIDIA GPU", _cuda, OVERLAPPING, CudaOptions, "--device"),
+    "cuda": Entry("an NVIDIA GPU", _cuda, OVERLAPPING, {"scheme": None, "tensor_cores": True}, "--device"),
 }
 
 
@@ -102,7 +78,7 @@ def get_executor(name: str, **given: object) -> Executor:
     run on this machine.
     """
     entry = entry_of(name)
-    return entry.make(_options(name, entry, given))
+    return entry.make(**_options(name, entry, given))
 
 
 def executor_of(name: str, precision: Precision) -> Executor:
@@ -110,19 +86,18 @@ def executor_of(name: str, precision: Precision) -> Executor:
     return get_executor(name, **({} if precision == "float32" else {"precision": precision}))
 
 
-def settings(name: str, **given: object) -> dict[str, Any]:
+def settings(name: str, **given: object) -> dict[str, object]:
     """Every executor's options as they stand when `name` is given these: None for those that are not its own.
 
     Errors: as `get_executor`, but for the machine.
     """
-    entry = entry_of(name)
-    own = asdict(_options(name, entry, given))
-    return {option: own.get(option) for e in EXECUTORS.values() for option in _names(e)}
+    none = {option: None for entry in EXECUTORS.values() for option in entry.options}
+    return {**none, **_options(name, entry_of(name), given)}
 
 
-def _options(name: str, entry: Entry, given: dict[str, object]) -> Any:  # noqa: ANN401
-    for option in given.keys() - _names(entry):
-        owner = next((n for n, e in EXECUTORS.items() if option in _names(e)), None)
+def _options(name: str, entry: Entry, given: dict[str, object]) -> dict[str, object]:
+    for option in given.keys() - entry.options.keys():
+        owner = next((n for n, e in EXECUTORS.items() if option in e.options), None)
         if owner is None:
             raise TypeError(f"no executor has the option '{option}'")
         what = option.replace("_", " ")
@@ -131,8 +106,4 @@ def _options(name: str, entry: Entry, given: dict[str, object]) -> Any:  # noqa:
             hint=f"that needs {EXECUTORS[owner].flag} {owner}",
             exit_code=2,
         )
-    return entry.options(**given)
-
-
-def _names(entry: Entry) -> set[str]:
-    return {f.name for f in fields(entry.options)}
+    return {**entry.options, **given}
