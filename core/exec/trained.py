@@ -251,79 +251,57 @@ def _fit(need: Need, tensors: Mapping[str, Stored]) -> Fit:
     if isinstance(need.expr, Zeros):
         return Fit(need, "ok", np.zeros(need.shape, np.float32))
     try:
-        shape = _shape(need.expr, tensors)
+        values = _evaluate(need.expr, tensors)
     except _UnfitError as unfit:
         return Fit(need, "misshapen", None, *map(str, unfit.args))
-    if shape != need.shape:
-        fault = f"wants {list(need.shape)}, {need.text} is {list(shape)}"
+    if values.shape != need.shape:
+        fault = f"wants {list(need.shape)}, {need.text} is {list(values.shape)}"
         hint = "check the dims (--set DIM=SIZE), or take a part: TENSOR[0:hidden]"
-        if shape == need.shape[::-1]:
+        if values.shape == need.shape[::-1]:
             hint = f"transpose({need.text})"
         return Fit(need, "misshapen", None, fault, hint)
-    values = _evaluate(need.expr, tensors)
     with np.errstate(over="ignore"):  # what is beyond float32 becomes infinite, as in PyTorch
         return Fit(need, "ok", np.ascontiguousarray(values, np.float32))
 
 
-def _shape(expr: Expr, tensors: Mapping[str, Stored]) -> Shape:
-    """The shape of a value, which needs none of its numbers. Errors: _UnfitError."""
+def _evaluate(expr: Expr, tensors: Mapping[str, Stored]) -> NDArray[Any]:
+    """The array that an expression is. Errors: _UnfitError."""
     match expr:
         case Tensor(name):
             stored = tensors[name]
             if not stored.dtype.startswith(("float", "bfloat")):
                 raise _UnfitError(f"'{name}' holds {stored.dtype}, not floating-point numbers", "")
-            return stored.shape
+            return stored.read()
         case Slice(of, picks):
-            return _sliced(_shape(of, tensors), picks, of)
+            return _sliced(_evaluate(of, tensors), picks, of)
         case Combined(how, parts):
-            return _combined(how, [_shape(part, tensors) for part in parts])
+            return _combined(how, [_evaluate(part, tensors) for part in parts])
         case _:
             raise TypeError(f"no array: {expr}")
 
 
-def _sliced(shape: Shape, picks: Sequence[Pick], of: Expr) -> Shape:
+def _sliced(array: NDArray[Any], picks: Sequence[Pick], of: Expr) -> NDArray[Any]:
     what = f"'{of.name}'" if isinstance(of, Tensor) else "what is cut"
-    if len(picks) > len(shape):
-        raise _UnfitError(f"{what} is {list(shape)}: it has no axis {len(shape)}", "")
-    left: list[int] = []
-    for axis, (pick, size) in enumerate(zip(picks, shape, strict=False)):
+    what = f"{what} is {list(array.shape)}"
+    if len(picks) > array.ndim:
+        raise _UnfitError(f"{what}: it has no axis {array.ndim}", "")
+    for axis, (pick, size) in enumerate(zip(picks, array.shape, strict=False)):
         last = pick if isinstance(pick, int) else (pick[0] if pick[1] is None else pick[1] - 1)
         if last >= size:
-            message = f"{what} is {list(shape)}: axis {axis} has no {last}"
-            raise _UnfitError(message, "check the dims (--set DIM=SIZE)")
-        if not isinstance(pick, int):
-            left.append((size if pick[1] is None else pick[1]) - pick[0])
-    return (*left, *shape[len(picks) :])
+            raise _UnfitError(f"{what}: axis {axis} has no {last}", "check the dims (--set DIM=SIZE)")
+    return np.asarray(array[tuple(pick if isinstance(pick, int) else slice(*pick) for pick in picks)])
 
 
-def _combined(how: str, parts: Sequence[Shape]) -> Shape:
-    shapes = " and ".join(str(list(part)) for part in parts)
+def _combined(how: str, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    shapes = " and ".join(str(list(part.shape)) for part in parts)
     if how == "transpose":
-        if len(parts[0]) != 2:
+        if parts[0].ndim != 2:
             raise _UnfitError(f"only a matrix can be transposed, not {shapes}", "")
-        return parts[0][::-1]
+        return parts[0].T
     if how == "sum":
-        if len(set(parts)) > 1:
+        if len({part.shape for part in parts}) > 1:
             raise _UnfitError(f"{shapes} cannot be added", "")
-        return parts[0]
-    if len({part[1:] for part in parts}) > 1 or () in parts:
+        return np.asarray(sum(part.astype(np.float64) for part in parts))
+    if len({part.shape[1:] for part in parts}) > 1 or not all(part.ndim for part in parts):
         raise _UnfitError(f"{shapes} cannot stand one after the other", "")
-    return (sum(part[0] for part in parts), *parts[0][1:])
-
-
-def _evaluate(expr: Expr, tensors: Mapping[str, Stored]) -> NDArray[Any]:
-    """The array of a value that has a shape."""
-    match expr:
-        case Tensor(name):
-            return tensors[name].read()
-        case Slice(of, picks):
-            index = tuple(pick if isinstance(pick, int) else slice(*pick) for pick in picks)
-            return np.asarray(_evaluate(of, tensors)[index])
-        case Combined("transpose", (part,)):
-            return _evaluate(part, tensors).T
-        case Combined("sum", parts):
-            return np.asarray(sum(_evaluate(part, tensors).astype(np.float64) for part in parts))
-        case Combined(_, parts):
-            return np.concatenate([_evaluate(part, tensors) for part in parts])
-        case _:
-            raise TypeError(f"no array: {expr}")
+    return np.concatenate(parts)
