@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Mapping
 from contextlib import suppress
 
 import numpy as np
@@ -66,12 +67,12 @@ class ArenaMemory:
         self.pitch = np.array([4 * floats for floats in self._floats], np.int64)
         self.held = np.zeros(len(self._floats), np.int64)
 
-    def update(self, params: Params) -> None:
-        """Write other parameters and tables."""
+    def update(self, params: Params, changed: Mapping[int, Ints] | None = None) -> None:
+        """Write other parameters and tables; of tables only the rows `changed` where that is given."""
         self._params = params
         for a, values in enumerate(self.views):
             if len(values):
-                fill_constants(values, a, self._arenas, self._network, params)
+                fill_constants(values, a, self._arenas, self._network, params, changed)
 
     def rowwise(self, a: int) -> Floats:
         """Arena a as rows, padding included: (rows, floats)."""

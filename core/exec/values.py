@@ -28,16 +28,32 @@ def single(values: NDArray[np.floating[Any]]) -> Floats:
         return values.astype(np.float32)
 
 
-def fill_constants(memory: Floats, arena: int, arenas: Arenas, network: Network, params: Params) -> None:
-    """Write the zeros, parameters and tables of an arena to their rows of `memory` (rows, *shape)."""
+def fill_constants(
+    memory: Floats,
+    arena: int,
+    arenas: Arenas,
+    network: Network,
+    params: Params,
+    changed: Mapping[int, Ints] | None = None,
+) -> None:
+    """Write the zeros, parameters and tables of an arena to their rows of `memory` (rows, *shape).
+
+    `changed`: write only the parameters, and of table t the rows `changed[t]`.
+    """
     for constant, first in zip(network.constants, arenas.constant_row[arena].tolist(), strict=True):
-        if first >= 0 and constant.kind != "kept":
-            values: Any = np.float32(0)
-            if constant.kind == "param":
-                values = params.values[constant.number]
-            elif constant.kind == "table":
-                values = params.tables[constant.number]
-            memory[first : first + constant.rows] = values
+        if first < 0 or constant.kind == "kept":
+            continue
+        rows = memory[first : first + constant.rows]
+        if constant.kind == "param":
+            rows[:] = params.values[constant.number]
+        elif changed is None:
+            rows[:] = params.tables[constant.number] if constant.kind == "table" else 0
+        elif constant.kind == "table" and constant.number in changed:
+            table, numbers = params.tables[constant.number], changed[constant.number]
+            if table.ndim == 2:
+                _copy(table, numbers, rows)
+            else:
+                rows[numbers] = table[numbers]
 
 
 def fill_given(memory: Sequence[Floats], plan: Plan) -> None:
@@ -54,26 +70,6 @@ def kept_rows(network: Network, arenas: Arenas) -> Ints:
             place = divmod(constant.number, network.width)
             first[place] = arenas.constant_row[arenas.output_arena[place], number]
     return first
-
-
-def refill_rows(
-    memory: Sequence[Floats], arenas: Arenas, network: Network, params: Params, rows: Mapping[int, Ints]
-) -> None:
-    """Write changed parameters to arenas (rows, *shape); of table t the rows `rows[t]`."""
-    for c, constant in enumerate(network.constants):
-        for a in np.flatnonzero(arenas.constant_row[:, c] >= 0).tolist():
-            first = int(arenas.constant_row[a, c])
-            if not len(memory[a]):
-                continue
-            if constant.kind == "param":
-                memory[a][first] = params.values[constant.number]
-            elif constant.kind == "table" and constant.number in rows:
-                table = params.tables[constant.number]
-                if table.ndim == 2:
-                    _copy(table, rows[constant.number], memory[a][first:])
-                else:
-                    changed = rows[constant.number]
-                    memory[a][first + changed] = table[changed]
 
 
 @njit

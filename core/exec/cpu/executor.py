@@ -33,7 +33,7 @@ from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.params import Params
 from abw.core.exec.precision import Precision
 from abw.core.exec.result_guard import RunEpochs
-from abw.core.exec.values import fill_given, kept_rows, read_values, refill_rows
+from abw.core.exec.values import fill_given, kept_rows, read_values
 from abw.core.graph.equal.leaves import Leaves
 from abw.core.graph.graph import Graph
 from abw.core.ir.network import Network
@@ -168,7 +168,7 @@ class CpuExecutor(Executor):
             raise ValueError("what was given last, in one vector, is to be changed in place: see `flattened`")
         self._renew(params)
         self._constants.refresh(params.flat, self.share)
-        refill_rows(self._memory.views, self._arenas, self._network, params, rows)
+        self._memory.update(params, rows)
 
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:
         """The lanes sorted by the thread that will compute them, where several share this graph's run."""

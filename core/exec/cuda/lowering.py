@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +30,7 @@ from abw.core.plan.arenas import arenas_of
 Floats = NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class KernelChoice:
+class KernelChoice(NamedTuple):
     """A kernel for a step, by its text's number, right for up to `limit` lanes; the form of its tiles."""
 
     kernel: int
@@ -104,28 +104,22 @@ def device_program(network: Network, forms: Forms) -> DeviceProgram:
         steps_of_all.append((0, False, 0))
     level, hoisted, begins = np.array(steps_of_all, np.int64).reshape(-1, 3).T
 
-    def work(choices: Sequence[tuple[KernelChoice, ...]]) -> Work:
-        return Work(
-            step_ptr=np.array(step_ptr, np.int32),
-            level=level.astype(np.int32),
-            hoisted=hoisted.astype(np.bool_),
-            weights=np.ascontiguousarray(begins),
-            kernel=_table(choices, "kernel").astype(np.int32),
-            rows=_table(choices, "lanes").astype(np.int32),
-            columns=_table(choices, "columns").astype(np.int32),
-            limit=_table(choices, "limit"),
-            collect=collect,
-            depth=np.array([1 if cell is None else cell.depth for cell in cells], np.int32),
-            scratch=np.array([0 if cell is None else cell.placement.width for cell in cells], np.int64),
-            sums=np.array([0 if cell is None else cell.sums for cell in cells], np.int64),
-            early=early,
-            pitch=np.array([row_floats(shape, VECTOR) for shape in arenas.shape], np.int64),
-        )
-
     steps: Texts = {}
     parts: Texts = {}
-    batch = work(_all_choices(network, cells, forms.batch, steps))
-    plan = work(_all_choices(network, cells, forms.plan, parts))
+    batch = Work(
+        step_ptr=np.array(step_ptr, np.int32),
+        level=level.astype(np.int32),
+        hoisted=hoisted.astype(np.bool_),
+        weights=np.ascontiguousarray(begins),
+        collect=collect,
+        depth=np.array([1 if cell is None else cell.depth for cell in cells], np.int32),
+        scratch=np.array([0 if cell is None else cell.placement.width for cell in cells], np.int64),
+        sums=np.array([0 if cell is None else cell.sums for cell in cells], np.int64),
+        early=early,
+        pitch=np.array([row_floats(shape, VECTOR) for shape in arenas.shape], np.int64),
+        **_tables(_all_choices(network, cells, forms.batch, steps)),
+    )
+    plan = replace(batch, **_tables(_all_choices(network, cells, forms.plan, parts)))
     shared = max((part.shared for part in parts), default=1)
     text = module_text(list(steps), list(parts))
     return DeviceProgram(text, forms, batch, plan, 4 * shared, tuple(cells), tuple(places), weights)
@@ -208,8 +202,10 @@ def _tiles(cell: CellSteps, weights: PackedWeights, sizes: Sizes) -> Sequence[tu
     return tiles
 
 
-def _table(choices: Sequence[tuple[KernelChoice, ...]], field: str) -> NDArray[np.int64]:
-    """A field of the choices, (steps, most choices); the last one's again where a step has fewer."""
+def _tables(choices: Sequence[tuple[KernelChoice, ...]]) -> dict[str, NDArray[Any]]:
+    """The choices as fields of `Work`, (steps, most choices); the last one again where a step has fewer."""
     most = max((len(row) for row in choices), default=1)
-    filled = [[getattr(c, field) for c in (*row, *[row[-1]] * (most - len(row)))] for row in choices]
-    return np.array(filled, np.int64).reshape(len(choices), most)
+    filled = [[*row, *[row[-1]] * (most - len(row))] for row in choices]
+    *others, limit = np.array(filled, np.int64).reshape(len(choices), most, -1).transpose(2, 0, 1).copy()
+    kernel, rows, columns = (field.astype(np.int32) for field in others)
+    return {"kernel": kernel, "rows": rows, "columns": columns, "limit": limit}
