@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.parallel import usable_cores
 from abw.core.exec.cpu import partition
-from abw.core.exec.cpu.launch import Launcher, Walking
+from abw.core.exec.cpu.launch import Launcher
 from abw.core.exec.cpu.llvm.walker import WALKS
 from abw.core.exec.cpu.prepare import (
     NetworkKernels,
@@ -286,14 +286,14 @@ class CpuExecutor(Executor):
         heads = [memory.rowwise(a)[:rows].copy() for a, rows in enumerate(self._arenas.head.tolist())]
         return Parts(self._target, text, names, addresses, self._constants.memory, heads)
 
-    def walking(self) -> Walking | None:
-        """What compiled code runs batches with by itself; each run of it is to begin with `run_alone`.
+    def walking(self) -> Launcher | None:
+        """What compiled code runs batches with by itself, on one thread and by a copy of the walker's table.
 
-        None while runs are measured, and under NUMBA_DISABLE_JIT.
+        Each run is to begin with `run_alone`. None while runs are measured, and under NUMBA_DISABLE_JIT.
         """
         if self.profiler.measuring or numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
             return None
-        return self._launcher.walking()
+        return self._launcher
 
     def run_alone(self) -> None:
         """A run without a plan begins: results of earlier ones cannot be read any more."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, cast
 
@@ -34,28 +33,11 @@ def arrays_of(plan: Plan, arenas: Arenas) -> list[np.ndarray]:
     return [*_SCHEDULE(plan.schedule), *_PLAN(plan), *(getattr(arenas, name) for name in OF_ARENAS)]
 
 
-@dataclass(frozen=True, slots=True)
-class Walking:
-    """What compiled code runs batches with by itself, on one thread.
-
-    The walker's address, a copy of its table, which names all but a plan, scratch memory, and the arenas.
-    From so much arithmetic on (`limit`) plans on several threads are faster. `launcher` keeps what lies
-    there.
-    """
-
-    walk: int
-    table: Table
-    scratch: Pointer
-    memory: ArenaMemory
-    limit: int
-    launcher: Launcher
-
-
 class Launcher:
     """Runs launches of plans by compiled kernels, on memory of its own.
 
-    `tables`: addresses of arenas, kernels and constants; `scratch`, `walks`: each thread's scratch memory and
-    walkers.
+    `table`: the walker's; `tables`: addresses of arenas, kernels and constants; `scratch`, `walks`: each
+    thread's scratch memory and walkers.
     """
 
     def __init__(
@@ -67,7 +49,7 @@ class Launcher:
         team: Team | None,
     ) -> None:
         """`team`: the threads that share runs."""
-        self.team, self._memory = team, memory
+        self.team, self.memory = team, memory
         self.threads = team.threads if team else 1
         layouts = [layout for layout in kernels.layouts if layout]
         size = max((layout.scratch_floats for layout in layouts), default=0)
@@ -94,11 +76,10 @@ class Launcher:
         self.table.keep("plan", plan)
         note_plan(self.table.words, *_SCHEDULE(plan.schedule), *_PLAN(plan))
 
-    def walking(self) -> Walking:
-        """What compiled code runs batches with."""
-        table = Table(self.table.words.copy(), self.table)
-        walk = ctypes.cast(cast(Any, self.walks[0][0]), ctypes.c_void_p).value or 0
-        return Walking(walk, table, self.scratch[0], self._memory, self.limit, self)
+    @property
+    def walk(self) -> int:
+        """Where the walker of one thread begins."""
+        return ctypes.cast(cast(Any, self.walks[0][0]), ctypes.c_void_p).value or 0
 
     @property
     def limit(self) -> int:

@@ -17,7 +17,7 @@ from abw.core.data.given.objects import text_of
 from abw.core.data.given.written import Writer, parting
 from abw.core.data.readers.words import masks_of
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.launch import Walking
+from abw.core.exec.cpu.launch import Launcher
 from abw.core.exec.interface import Executor, Result
 from abw.core.graph.bind import Binding as Bound
 from abw.core.graph.growing.model import GrowthModel
@@ -115,7 +115,7 @@ class Pass:
         model: Model,
         networks: Networks,
         executor: CpuExecutor,
-        walking: Walking,
+        walking: Launcher,
         rule: Rule,
         outputs: Sequence[Output],
         growing: Growing | None = None,

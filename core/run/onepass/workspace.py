@@ -14,7 +14,7 @@ from abw.core.base.progress import Times, uncounted
 from abw.core.data.readers.jsonscan import id_of
 from abw.core.data.readers.jsontokens import POWERS
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.launch import Walking
+from abw.core.exec.cpu.launch import Launcher
 from abw.core.exec.interface import TooLargeError
 from abw.core.exec.lower.rows import columns, padded
 from abw.core.exec.memory import aligned
@@ -60,13 +60,14 @@ class Workspace:
         model: Model,
         networks: Networks,
         executor: CpuExecutor,
-        walking: Walking,
+        walking: Launcher,
         arrays: Mapping[int, NDArray[Any]],
         numbers: Mapping[int, int],
         growing: Growing | None = None,
     ) -> None:
         """Write what the model, the policy and the executor fix."""
-        self._executor, self._walking, self._kinds = executor, walking, model.schema.kinds
+        self._executor, self._kinds = executor, model.schema.kinds
+        self._walked = Table(walking.table.words.copy(), walking)
         self._table = Table(np.zeros(at.WORDS, np.int64))
         self.words: Longs = self._table.words
         network, program, memory = networks.cells, networks.program, walking.memory
@@ -134,8 +135,8 @@ class Workspace:
             **numbers,
         }.items():
             self.words[word] = number
-        self._table.point(at.TABLE, walking.table)
-        self._table.point(at.SCRATCH, walking.scratch.owner)
+        self._table.point(at.TABLE, self._walked)
+        self._table.point(at.SCRATCH, walking.scratch[0].owner)
         self.point(at.STAGES, np.zeros(0, np.int64))
         answer(self._table.at, 0, 0, 0)  # without stages: what runs them is compiled
         go_on(self._table.at)
@@ -301,7 +302,7 @@ class Workspace:
         block = self._block.view(np.uint8)
         if copied:
             block = block[: int(self.words[at.NEXT])].copy()
-        table = self._walking.table.words[: finish.LAUNCH_PTR + 1].copy()
+        table = self._walked.words[: finish.LAUNCH_PTR + 1].copy()
         return Made(self.words.copy(), table, block, self._at, edges, self._equal, self._epoch)
 
     def columns(self) -> list[tuple[NDArray[Any], Longs, NDArray[np.int32]]]:
