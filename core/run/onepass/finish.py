@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from abw.core.graph.walk import BEFORE, COUNT, FIELDS, FIRST, PLACES, ROWS
 from abw.core.jit.addresses import (
+    address_of,
     bool_table,
     bools_at,
     call,
@@ -23,7 +24,7 @@ from abw.core.plan.kernels import fill_plan, range_of
 from abw.core.run.onepass import build
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.distinct import standing
-from abw.core.run.onepass.state import APART, FINE, MORE, OTHER, full, take
+from abw.core.run.onepass.state import APART, FINE, MORE, OTHER, Ints, full, held, spare, take
 from abw.core.run.onepass.state import ROWS as MORE_ROWS
 
 # Of an output: its producers, from which to before which of `PRODUCED`; a value's rows and their floats, and
@@ -48,57 +49,48 @@ def plan(words: int) -> int:
     state = longs_at(words, at.WORDS)
     n, batches, types, width = state[at.NODES], state[at.BATCHES], state[at.TYPES], state[at.WIDTH]
     slots, arenas, constants = state[at.SLOTS], state[at.ARENAS], state[at.CONSTANTS]
-    operands, several = batches * slots, (n + batches) * state[at.MOST_REDUCED]
-    fields = longs_in(state, at.FIELDS)
-    table = longs_at(state[at.TABLE], LAUNCH_PTR + 1)
-    values = n * width + state[at.EARLIER]
-    state[at.ROW], state[at.ROWS_NOW] = take(words, values, 4), take(words, arenas, 4)
-    table[TYPE], table[PTR] = state[at.BATCH_TYPE], state[at.BATCH_PTR]
-    table[BASE], table[OPERAND_PTR] = take(words, batches * width, 4), take(words, batches + 1, 4)
-    table[INDEX_PTR], table[INDEX] = take(words, operands + 1, 4), take(words, state[at.OPERANDS], 4)
-    table[STATUS], table[START] = take(words, operands, 4), take(words, operands, 4)
-    table[STRIDE], table[LIST_PTR] = take(words, operands, 4), take(words, operands, 4)
-    table[LISTS], table[LAUNCH_PTR] = take(words, several, 4), take(words, batches + 1, 4)
-    spare, listed = take(words, n, 4), take(words, 1, 4)
-    state[at.CONSTANT_NOW] = take(words, arenas * constants, 4)
+    type_ptr, of_type, floats = ints_at(state[at.TYPE_PTR], types + 1), longs_in(state, at.VALUE_FLOATS), 0
+    for t in range(types):
+        floats += (type_ptr[t + 1] - type_ptr[t]) * of_type[t]
+    if floats > state[at.MOST_FLOATS]:
+        return APART
+    operands, values = batches * slots, n * width + state[at.EARLIER]
+    row, rows = held(words, at.ROW, values), held(words, at.ROWS_NOW, arenas)
+    constant_row = held(words, at.CONSTANT_NOW, arenas * constants)
+    base, operand_ptr = spare(words, batches * width), spare(words, batches + 1)
+    index_ptr, index = spare(words, operands + 1), spare(words, state[at.OPERANDS])
+    status, start, stride = spare(words, operands), spare(words, operands), spare(words, operands)
+    list_ptr, lists = spare(words, operands), spare(words, (n + batches) * state[at.MOST_REDUCED])
+    launch_ptr, lanes, none = spare(words, batches + 1), spare(words, n), spare(words, 1)
     if full(words):
         return MORE
-    rows, head = ints_at(state[at.ROWS_NOW], arenas), ints_in(state, at.HEAD)
-    row, earlier = ints_at(state[at.ROW], values), ints_at(state[at.EARLIER_AT], state[at.EARLIER])
-    for a in range(arenas):
-        rows[a] = head[a]
-    for i in range(len(earlier)):
-        row[n * width + i] = earlier[i]
-    constant_row = ints_at(state[at.CONSTANT_NOW], arenas * constants)
-    given = ints_in(state, at.CONSTANT_ROW)
-    for i in range(len(given)):
-        constant_row[i] = given[i]
+    table = longs_at(state[at.TABLE], LAUNCH_PTR + 1)
+    table[TYPE], table[PTR] = state[at.BATCH_TYPE], state[at.BATCH_PTR]
+    table[BASE], table[OPERAND_PTR] = address_of(base), address_of(operand_ptr)
+    table[INDEX_PTR], table[INDEX] = address_of(index_ptr), address_of(index)
+    table[STATUS], table[START], table[STRIDE] = address_of(status), address_of(start), address_of(stride)
+    table[LIST_PTR], table[LISTS] = address_of(list_ptr), address_of(lists)
+    table[LAUNCH_PTR], none[0] = address_of(launch_ptr), 0
+    for b in range(batches + 1):
+        launch_ptr[b] = b
+    copied(ints_in(state, at.HEAD), rows, 0)
+    copied(ints_at(state[at.EARLIER_AT], state[at.EARLIER]), row, n * width)
+    copied(ints_in(state, at.CONSTANT_ROW), constant_row, 0)
+    fields = longs_in(state, at.FIELDS)
     for f in range(0, len(fields), build.OF_FIELD):
         arena = fields[f + build.ARENA]
         if arena >= 0:
             constant_row[arena * constants + fields[f + build.CONSTANT]] = rows[arena]
             fields[f + build.TO] = rows[arena]
             rows[arena] += fields[f + build.HIGH] - fields[f + build.LOW]
-    type_ptr, of_type, floats = ints_at(state[at.TYPE_PTR], types + 1), longs_in(state, at.VALUE_FLOATS), 0
-    for t in range(types):
-        floats += (type_ptr[t + 1] - type_ptr[t]) * of_type[t]
-    if floats > state[at.MOST_FLOATS]:
-        return APART
-    launch_ptr = ints_at(table[LAUNCH_PTR], batches + 1)
-    for b in range(batches + 1):
-        launch_ptr[b] = b
-    runs = ints_at(listed, 1)
-    runs[0] = 0
+    operand = ints_at(state[at.OPERAND], state[at.OPERANDS])
     state[at.LISTED], state[at.PRODUCT_FLOPS_NOW], state[at.OTHER_FLOPS_NOW] = fill_plan(
         (
             ints_at(table[TYPE], batches),
             ints_at(table[PTR], batches + 1),
             ints_at(state[at.BATCH_NODES], n),
         ),
-        (
-            (ints_at(state[at.OPERAND_PTR], n + 1), ints_at(state[at.OPERAND], state[at.OPERANDS])),
-            (runs, ints_at(listed, at.ZERO)),
-        ),
+        ((ints_at(state[at.OPERAND_PTR], n + 1), operand), (none, ints_at(words, at.ZERO))),
         (
             int_table(state[at.SLOT_ARENA], types, slots),
             int_table(state[at.OUTPUT_ARENA], types, width),
@@ -116,22 +108,21 @@ def plan(words: int) -> int:
             longs_in(state, at.PRODUCT_FLOPS),
             longs_in(state, at.OTHER_FLOPS),
         ),
-        (bools_at(state[at.LOOSE], types), ints_at(spare, n)),
+        (bools_at(state[at.LOOSE], types), lanes),
         at.ZERO != 0,
         (rows, int_table(table[BASE], batches, width), row),
-        (
-            ints_at(table[OPERAND_PTR], batches + 1),
-            ints_at(table[INDEX_PTR], operands + 1),
-            ints_at(table[INDEX], state[at.OPERANDS]),
-        ),
-        (
-            ints_at(table[STATUS], operands),
-            ints_at(table[START], operands),
-            ints_at(table[STRIDE], operands),
-        ),
-        (ints_at(table[LIST_PTR], operands), ints_at(table[LISTS], several)),
+        (operand_ptr, index_ptr, index),
+        (status, start, stride),
+        (list_ptr, lists),
     )
     return FINE
+
+
+@fragment
+def copied(given: Ints, to: Ints, behind: int) -> None:
+    """Copy numbers behind so many others."""
+    for i in range(len(given)):
+        to[behind + i] = given[i]
 
 
 @entry
@@ -179,34 +170,80 @@ def results(words: int) -> int:
 
 @fragment
 def _output(words: int, k: int) -> int:
-    """Copy one output. Of several types that give it back, the next vertex is the least of all."""
+    """Copy one output."""
     state = longs_at(words, at.WORDS)
-    types, shift = state[at.TYPES], state[at.SHIFT]
     start, first = longs_in(state, at.START), state[at.FIRST]
     instances, base = state[at.LAST] - first, start[first] - BEFORE
-    output = longs_at(state[at.OUTPUTS] + 8 * k, OF_OUTPUT)
-    own = long_table(state[at.OWN], types + 1, FIELDS)
-    space = int_table(state[at.SPACE], state[at.SPACE_ROWS], start[state[at.LAST]] - base)
-    alias = ints_at(state[at.ALIAS], own[types, PLACES] << shift)
+    output, own = (
+        longs_at(state[at.OUTPUTS] + 8 * k, OF_OUTPUT),
+        long_table(state[at.OWN], at.ENDLESS, FIELDS),
+    )
     produced = long_table(state[at.PRODUCED], state[at.PRODUCED + 1] // 3, 3)
     count = 0
     for p in range(output[BEGIN], output[END]):
-        produced[p, 2] = 0
         count += own[produced[p, 0], COUNT]
-    floats = output[MATRIX] * output[FLOATS]
-    output[VALUES] = count
-    output[AT_VALUES], output[AT_VERTEX] = take(words, count * floats, 4), take(words, count, 4)
+    matrix, floats, padded = output[MATRIX], output[FLOATS], output[PADDED]
+    to, place = take(words, count * matrix * floats, 4), take(words, count, 8)
+    output[VALUES], output[AT_VALUES], output[AT_VERTEX] = count, to, take(words, count, 4)
     output[AT_OFFSETS] = take(words, instances + 1, 8)
     if full(words):
         return MORE
-    vertices, offsets = ints_at(output[AT_VERTEX], count), longs_at(output[AT_OFFSETS], instances + 1)
-    only = produced[output[BEGIN], 0]
-    if output[END] - output[BEGIN] == 1 and own[only, ROWS] < 0:
-        _of_cells(words, k, only, produced[output[BEGIN], 1])
-        return FINE
-    instance, behind = 0, start[first + 1] - base
-    offsets[0] = 0
+    source, vertices = longs_at(place, count), ints_at(output[AT_VERTEX], count)
+    only = output[END] - output[BEGIN] == 1 and own[produced[output[BEGIN], 0], ROWS] < 0
+    if only:
+        _of_cells(words, produced[output[BEGIN], 0], produced[output[BEGIN], 1], source, vertices)
+    elif not _of_several(words, output, source, vertices):
+        return OTHER
+    offsets, i, low = longs_at(output[AT_OFFSETS], instances + 1), 0, BEFORE + at.ZERO
+    for instance in range(instances):
+        offsets[instance] = i
+        high = start[first + instance + 1] - base
+        while i < count and vertices[i] < high:
+            vertices[i] -= low + 1
+            i += 1
+        low = high
+    offsets[instances] = count
     for i in range(count):
+        for r in range(matrix):
+            given, value = floats_at(source[i] + 4 * r * padded, floats), floats_at(to, floats)
+            for j in range(floats):
+                value[j] = given[j]
+            to += 4 * floats
+    return FINE
+
+
+@fragment
+def _of_cells(words: int, t: int, o: int, source: Longs, vertices: Ints) -> None:
+    """Where the values of a cell's output lie, all in one arena, and the vertices of its nodes."""
+    state = longs_at(words, at.WORDS)
+    width, node = state[at.WIDTH], long_table(state[at.OWN], at.ENDLESS, FIELDS)[t, FIRST]
+    arena, start = int_table(state[at.OUTPUT_ARENA], at.ENDLESS, width)[t, o], longs_in(state, at.START)
+    begin, pitch, looked = longs_in(state, at.ARENA)[arena], longs_in(state, at.PITCH)[arena], state[at.PLACE]
+    begins, stands = ints_at(state[at.TYPE_PTR], at.ENDLESS)[t], ints_at(state[at.PLACE], at.ENDLESS)
+    span = start[state[at.LAST]] - start[state[at.FIRST]] + BEFORE
+    row, own = ints_at(state[at.ROW], at.ENDLESS), ints_at(state[at.SPACE] + 4 * t * span, at.ENDLESS)
+    for i in range(len(source)):
+        v = begins + stands[node + i] if looked != 0 else node + i
+        source[i], vertices[i] = begin + row[v * width + o] * pitch, own[i]
+
+
+@fragment
+def _of_several(words: int, output: Longs, source: Longs, vertices: Ints) -> bool:
+    """Where values of several types or of a reduction lie, in the order of their vertices, and these; False
+    for a constant without a row.
+    """
+    state = longs_at(words, at.WORDS)
+    shift, start, own = (
+        state[at.SHIFT],
+        longs_in(state, at.START),
+        long_table(state[at.OWN], at.ENDLESS, FIELDS),
+    )
+    span = start[state[at.LAST]] - start[state[at.FIRST]] + BEFORE
+    space, alias = int_table(state[at.SPACE], at.ENDLESS, span), ints_at(state[at.ALIAS], at.ENDLESS)
+    produced = long_table(state[at.PRODUCED], at.ENDLESS, 3)
+    for p in range(output[BEGIN], output[END]):
+        produced[p, 2] = 0
+    for i in range(len(source)):
         best, least = output[BEGIN], at.ENDLESS
         for p in range(output[BEGIN], output[END]):
             t = produced[p, 0]
@@ -217,55 +254,10 @@ def _output(words: int, k: int) -> int:
         reference = ((own[t, FIRST] + c) << shift) + o
         if own[t, ROWS] >= 0:
             reference = alias[((own[t, PLACES] + c) << shift) + o] + at.ZERO
-        while least >= behind:
-            instance += 1
-            offsets[instance] = i
-            behind = start[first + instance + 1] - base
-        vertices[i] = least - (start[first + instance] - base) - 1
-        source = _source(words, standing(words, reference), t, o)
-        if source == 0:
-            return OTHER
-        copy(source, output, output[AT_VALUES] + 4 * i * floats)
-    for later in range(instance + 1, instances + 1):
-        offsets[later] = count
-    return FINE
-
-
-@fragment
-def _of_cells(words: int, k: int, t: int, o: int) -> None:
-    """Copy one output that is a cell's: all of its values lie in one arena.
-
-    What is the same for all of them is read once: the compiler does not know that no copy changes it.
-    """
-    state = longs_at(words, at.WORDS)
-    types, width, first = state[at.TYPES], state[at.WIDTH], state[at.FIRST]
-    output, start = longs_at(state[at.OUTPUTS] + 8 * k, OF_OUTPUT), longs_in(state, at.START)
-    arena = int_table(state[at.OUTPUT_ARENA], types, width)[t, o]
-    begin, pitch = longs_in(state, at.ARENA)[arena], longs_in(state, at.PITCH)[arena]
-    count, matrix, floats, padded = output[VALUES], output[MATRIX], output[FLOATS], output[PADDED]
-    node, looked = long_table(state[at.OWN], types + 1, FIELDS)[t, FIRST], state[at.PLACE] != 0
-    begins, stands = ints_at(state[at.TYPE_PTR], types)[t], ints_at(state[at.PLACE], at.ENDLESS)
-    row, own = ints_at(state[at.ROW], at.ENDLESS), ints_at(state[at.SPACE], at.ENDLESS)
-    span = start[state[at.LAST]] - start[first] + BEFORE
-    to = output[AT_VALUES]
-    for i in range(count):
-        v = begins + stands[node + i] if looked else node + i
-        source = begin + row[v * width + o] * pitch
-        for r in range(matrix):
-            given, place = floats_at(source + 4 * r * padded, floats), floats_at(to, floats)
-            for j in range(floats):
-                place[j] = given[j]
-            to += 4 * floats
-    vertices, offsets = ints_at(output[AT_VERTEX], count), longs_at(output[AT_OFFSETS], at.ENDLESS)
-    i, low = 0, BEFORE + at.ZERO
-    for instance in range(state[at.LAST] - first):
-        offsets[instance] = i
-        high = start[first + instance + 1] - start[first] + BEFORE
-        while i < count and own[t * span + i] < high:
-            vertices[i] = own[t * span + i] - low - 1
-            i += 1
-        low = high
-    offsets[state[at.LAST] - first] = count
+        source[i], vertices[i] = _source(words, standing(words, reference), t, o), least
+        if source[i] == 0:
+            return False
+    return True
 
 
 @fragment
