@@ -24,7 +24,7 @@ from abw.core.jit.addresses import int_table, ints_at, ints_in, long_table, long
 from abw.core.jit.decorators import entry, fragment
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.schedule import depths
-from abw.core.run.onepass.state import APART, FINE, MORE, OTHER, WRONG, full, take
+from abw.core.run.onepass.state import APART, FINE, MORE, OTHER, WRONG, full, held, take
 
 # Of a field that flows in as it is: where its vertices and rows of floats lie, how many they are, a row's
 # floats; the first of the mini-batch's and the one behind the last; the constant, its arena (-1: none), and
@@ -45,7 +45,7 @@ def construct(words: int) -> int:
     span = start[last] - base
     tables = long_table(state[at.TABLES], state[at.TABLES + 1] >> 1, 2)
     data = ints_at(state[at.DATA_AT], at.ENDLESS)
-    state[at.SPACE] = take(words, count * span, 4)
+    held(words, at.SPACE, count * span)
     state[at.OWN] = take(words, (types + 1) * FIELDS, 8)
     if full(words):
         return MORE
@@ -55,21 +55,20 @@ def construct(words: int) -> int:
         flat[i] = begin[i]
     reductions = int_table(state[at.REDUCTIONS], state[at.REDUCTIONS + 1] // REDUCED_BY, REDUCED_BY)
     measure(reductions, ints_in(state, at.PRODUCERS), tables, data, start, first, last, space, own)
-    n, operands, places = own[types, FIRST], own[types, AT], own[types, PLACES] << shift
-    state[at.NODES], state[at.OPERANDS], state[at.PLACE], arithmetic = n, operands, 0, 0
-    flops = longs_in(state, at.PRODUCT_FLOPS)
+    n, arithmetic, flops = own[types, FIRST], 0, longs_in(state, at.PRODUCT_FLOPS)
+    state[at.NODES], state[at.OPERANDS], state[at.PLACE] = n, own[types, AT], 0
     for t in range(types):
         arithmetic += own[t, NODES] * flops[t]
     if arithmetic >= state[at.MOST_FLOPS]:
         return APART
-    state[at.TYPE_PTR], state[at.NODE_AT] = take(words, types + 1, 4), take(words, 3 * n, 4)
-    state[at.OPERAND_PTR], state[at.OPERAND] = take(words, n + 1, 4), take(words, operands, 4)
-    state[at.ALIAS], state[at.STEPS_NOW] = take(words, places, 4), take(words, state[at.STEPS + 1], 4)
+    held(words, at.NODE_AT, 3 * n)
+    held(words, at.STEPS_NOW, state[at.STEPS + 1])
+    type_ptr, operand_ptr = held(words, at.TYPE_PTR, types + 1), held(words, at.OPERAND_PTR, n + 1)
+    operand = held(words, at.OPERAND, state[at.OPERANDS])
+    alias = held(words, at.ALIAS, own[types, PLACES] << shift)
     if full(words):
         return MORE
-    nodes, operand_ptr = int_table(state[at.NODE_AT], 3, n), ints_at(state[at.OPERAND_PTR], n + 1)
-    alias, operand = ints_at(state[at.ALIAS], places), ints_at(state[at.OPERAND], operands)
-    type_ptr = ints_at(state[at.TYPE_PTR], types + 1)
+    nodes = int_table(state[at.NODE_AT], 3, n)
     for t in range(types + 1):
         type_ptr[t] = own[t, FIRST]
     place(start, first, space, own, nodes, operand_ptr, alias, operand)

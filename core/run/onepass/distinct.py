@@ -5,6 +5,7 @@ from __future__ import annotations
 from abw.core.graph.equal.dedup import compact, equal_rows, replace_rows
 from abw.core.graph.equal.numbering import OF_NODE, number_nodes, places_of
 from abw.core.jit.addresses import (
+    address_of,
     bools_at,
     int_table,
     ints_at,
@@ -16,7 +17,7 @@ from abw.core.jit.addresses import (
 from abw.core.jit.decorators import entry, fragment
 from abw.core.run.onepass import build
 from abw.core.run.onepass import state as at
-from abw.core.run.onepass.state import APART, FINE, MORE, full, take
+from abw.core.run.onepass.state import APART, FINE, MORE, full, spare
 
 # How many facts of a type there are: see `numbering.Keys`.
 _FACTS = 7
@@ -31,17 +32,15 @@ def look(words: int) -> int:
         return FINE
     if state[at.GROWTH] != 0:
         return APART
-    nodes_at, ptr_at, type_ptr_at = take(words, 3 * n, 4), take(words, n + 1, 4), take(words, types + 1, 4)
-    place_at = take(words, n, 4)
-    before = state[at.NEXT]
-    scratch_at = take(words, OF_NODE * n, 4)
+    nodes, ptr, type_ptr = spare(words, 3 * n), spare(words, n + 1), spare(words, types + 1)
+    place, before = spare(words, n), state[at.NEXT]
+    scratch = spare(words, OF_NODE * n)
     if full(words) or not _first_rows(words):
         return MORE
-    state[at.NEXT] = before
-    made_ptr, type_ptr = ints_at(state[at.TYPE_PTR], types + 1), ints_at(type_ptr_at, types + 1)
-    made, nodes, type_ptr[0] = int_table(state[at.NODE_AT], 3, n), int_table(nodes_at, 3, n), 0
-    ptr, operand = ints_at(state[at.OPERAND_PTR], n + 1), ints_at(state[at.OPERAND], operands)
-    scratch, shift = ints_at(scratch_at, OF_NODE * n), state[at.SHIFT]
+    state[at.NEXT], type_ptr[0] = before, 0
+    made, left = int_table(state[at.NODE_AT], 3, n), int_table(address_of(nodes), 3, n)
+    made_ptr, shift = ints_at(state[at.TYPE_PTR], types + 1), state[at.SHIFT]
+    all_ptr, operand = ints_at(state[at.OPERAND_PTR], n + 1), ints_at(state[at.OPERAND], operands)
     kept, found = number_nodes(
         (
             ints_in(state, at.EQUAL_ORDER),
@@ -50,22 +49,22 @@ def look(words: int) -> int:
             long_table(state[at.EQUAL_FACTS], types, _FACTS),
         ),
         (ints_in(state, at.LEAF_ROWS), int_table(state[at.LEAF_KEPT], types, state[at.WIDTH])),
-        (made_ptr, ptr, operand, made[2], made[0]),
-        ints_at(nodes_at, at.ZERO),
+        (made_ptr, all_ptr, operand, made[2], made[0]),
+        ints_at(words, at.ZERO),
         bools_at(state[at.EQUAL_APART], types),
         shift,
         scratch,
     )
     state[at.OPERANDS] = compact(
-        (made_ptr, ptr, operand, made[1], made[2]),
+        (made_ptr, all_ptr, operand, made[1], made[2]),
         shift,
         scratch,
-        ints_at(place_at, n),
-        (type_ptr, ints_at(ptr_at, kept + 1), nodes[0], nodes[1], nodes[2]),
+        place,
+        (type_ptr, ptr, left[0], left[1], left[2]),
     )
     state[at.MADE], state[at.MADE_AT], state[at.KEPT] = n, state[at.NODE_AT], found
-    state[at.NODES], state[at.NODE_AT], state[at.OPERAND_PTR] = kept, nodes_at, ptr_at
-    state[at.TYPE_PTR], state[at.PLACE] = type_ptr_at, place_at
+    state[at.NODES], state[at.NODE_AT], state[at.OPERAND_PTR] = kept, address_of(nodes), address_of(ptr)
+    state[at.TYPE_PTR], state[at.PLACE] = address_of(type_ptr), address_of(place)
     return FINE
 
 
@@ -79,13 +78,12 @@ def _first_rows(words: int) -> bool:
         count, floats = fields[f + build.HIGH] - fields[f + build.LOW], fields[f + build.FLOATS]
         if fields[f + build.ARENA] < 0 or count == 0:
             continue
-        places = places_of(count)
-        table, first = take(words, places, 4), take(words, count, 4)
+        table, first = spare(words, places_of(count)), spare(words, count)
         if full(words):
             return False
         rows = int_table(fields[f + build.ROWS] + 4 * fields[f + build.LOW] * floats, count, floats)
-        equal_rows(rows, ints_at(table, places), ints_at(first, count))
-        replace_rows(operand, begin[fields[f + build.CONSTANT]], count, ints_at(first, count))
+        equal_rows(rows, table, first)
+        replace_rows(operand, begin[fields[f + build.CONSTANT]], count, first)
         state[at.NEXT] = before
     return True
 
