@@ -29,6 +29,7 @@ from abw.core.graph.cells import cell_network
 from abw.core.graph.construct import construct
 from abw.core.graph.dag import Dag
 from abw.core.graph.equal.consing import LEAST_NODES, DedupMode
+from abw.core.graph.equal.dedup import dedup
 from abw.core.graph.equal.leaves import Leaves, with_leaves
 from abw.core.graph.equal.numbering import keys_of
 from abw.core.graph.fuse import Fusion, fuse, fuse_network
@@ -128,7 +129,20 @@ class Workload:
     def distinct(self, first: int, last: int, part: Ints | None = None) -> Graph:
         """The graph of a mini-batch without equal nodes, every reduction a node. Errors: SpecError."""
         graph, equal = self.unfused(first, last), self.networks.equal
-        return equal(graph, part=part) if equal else graph
+        if equal is None or self._foreseen(graph, first) < equal.least(looks=True):
+            return graph
+        return dedup(graph, equal.keys, part=part)
+
+    def _foreseen(self, graph: Graph, first: int) -> int:
+        """How many nodes a run knows of when it decides whether to look for equal ones: of a graph that has
+        grown those before growth, or those of the mini-batch before.
+        """
+        growth = None if self.networks.ops else self.networks.growth_model
+        if growth is None:
+            return len(graph)
+        earlier = max(0, first - self.model.data.batch)
+        before = int(graph.type_sizes[list(growth.phases.before)].sum())
+        return max(before, len(self.unfused(earlier, first)) if first else 0)
 
     def next_graph(
         self, first: int, last: int, divide: Callable[[Graph], Ints | None], leaves: Leaves | None = None

@@ -172,3 +172,17 @@ def test_passes_are_told_where_they_lower_the_bound(root: Path) -> None:
     assert found["passes"]["fuse"]["nodes"] < found["nodes"]
     assert all(row["lower_bound"] < found["lower_bound"] for row in found["passes"].values())
     assert explain_spec(root / "specs/treelstm.yaml", Overrides(), "agenda", Quiet())["passes"] == {}
+
+
+@pytest.mark.parametrize("least", [1, 100, 10**6])
+def test_a_run_leaves_out_the_nodes_that_its_explanation_leaves_out(
+    root: Path, monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
+    """Growing mini-batches as large as `auto` looks at when they have grown, but not yet before."""
+    monkeypatch.setattr("abw.core.run.dedup.LEAST_NODES", least)
+    monkeypatch.setattr("abw.core.run.dedup.worth", lambda *_: True)
+    spec, overrides = root / "specs/greedy.yaml", Overrides(limit=8, batch=4, dims={"hidden": 8})
+    report = run(spec, overrides, RunOptions(policy="critical", keep=False))
+    told = [explain_spec(spec, overrides, "critical", Quiet(), number=number) for number in range(2)]
+    assert report["nodes"] == sum(each["nodes"] for each in told)
+    assert (report["equal_nodes"] > 0) == (least <= 100)
