@@ -299,10 +299,13 @@ class CpuExecutor(Executor):
         """A run without a plan begins: results of earlier ones cannot be read any more."""
         self._epochs.start()
 
-    def have_rows(self, rows: Ints) -> None:
-        """Have so many rows of each arena for the run without a plan. Errors: TooLargeError."""
+    def have_rows(self, rows: Ints, *, keep: bool) -> None:
+        """Have so many rows of each arena for the run without a plan, and `keep` what lies in those there.
+
+        Errors: TooLargeError.
+        """
         self._epochs.go_on(rows, self._arenas)
-        if self._memory.reserve(rows):
+        if self._memory.reserve(rows, self._memory.held.astype(np.int32) if keep else None):
             self._leaves.forget()
 
     def reader_of(self, plan: Callable[[], Plan]) -> Callable[[NDArray[np.integer[Any]]], Array]:

@@ -18,7 +18,7 @@ from abw.core.data.given.written import Writer, parting
 from abw.core.data.readers.words import masks_of
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.launch import Launcher
-from abw.core.exec.interface import Executor, Result
+from abw.core.exec.interface import Executor, Result, TooLargeError
 from abw.core.graph.bind import Binding as Bound
 from abw.core.graph.growing.model import GrowthModel
 from abw.core.ir.model import AS_IT_IS, Model
@@ -285,7 +285,10 @@ class Pass:
         space, equal = self._space, self._equal
         if equal is not None:
             space.look_from(equal.least(looks=looks), leaves=not apart)
-        ends = space.run(phases, text, first, last, times)
+        try:
+            ends = space.run(phases, text, first, last, times)
+        except TooLargeError:
+            return at.APART
         if equal is not None and ends == at.FINE:
             if looks is None:
                 equal.ran(*space.spared())

@@ -15,7 +15,6 @@ from abw.core.data.readers.jsonscan import id_of
 from abw.core.data.readers.jsontokens import POWERS
 from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.launch import Launcher
-from abw.core.exec.interface import TooLargeError
 from abw.core.exec.lower.rows import columns, padded
 from abw.core.exec.memory import aligned
 from abw.core.graph.bind import Binding as Bound
@@ -229,7 +228,10 @@ class Workspace:
     def run(
         self, phases: Phases, text: NDArray[np.uint8] | None, first: int, last: int, times: Times = uncounted
     ) -> int:
-        """Run a pass of some phases, with more room if it needs that; returns how it ended."""
+        """Run a pass of some phases, with more room if it needs that; returns how it ended.
+
+        Errors: TooLargeError.
+        """
         words, count = self.words, last - first
         if text is None:
             words[at.FIRST], words[at.LAST] = first, last
@@ -250,7 +252,7 @@ class Workspace:
                         ends = answer(self._table.at, 0, 0, count)
                     else:
                         ends = answer_text(self._table.at, text, count)
-                    while ends == at.AGAIN:
+                    while ends == at.AGAIN or (ends == at.ROWS and self._more_rows()):
                         ends = go_on(self._table.at)
                 if ends != at.FINE:
                     break
@@ -261,13 +263,14 @@ class Workspace:
                 self._take(2 * needed if needed < GIVEN_AWAY else needed + needed // 4)
             elif ends == at.LARGER and self._growing:
                 self._growing.have_room()
-            elif ends == at.ROWS:
-                try:
-                    self._executor.have_rows(self._ints(at.ROWS_NOW, words[at.ARENAS]).copy())
-                except TooLargeError:
-                    return at.APART
-            else:
+            elif ends != at.ROWS:
                 return at.APART if ends == at.MORE else ends
+
+    def _more_rows(self) -> bool:
+        """Have the rows that a pass wants; False where it read leaves, which are forgotten now."""
+        rows = self._ints(at.ROWS_NOW, self.words[at.ARENAS]).copy()
+        self._executor.have_rows(rows, keep=self._growing is not None)
+        return not (self.words[at.PLACE] and self.words[at.KEPT])
 
     def look_from(self, nodes: int, *, leaves: bool) -> None:
         """Let the next pass look for equal nodes if there are so many, also among the executor's leaves."""

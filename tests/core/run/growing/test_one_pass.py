@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 
 from abw.core.api import LoadedModel, load
 from abw.core.base.errors import AbwError
+from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.graph.growing import state as grown
 from abw.core.run.onepass import state as at
+from abw.core.run.onepass import workspace
 from abw.core.run.onepass.growing import growth as growing
 from abw.core.run.onepass.growing import stages
+from abw.core.run.onepass.loop import answer_text
 from abw.core.run.onepass.onepass import Pass, Passes, refusal
 from abw.core.run.parallel import PartRunner
 from tests.conftest import ROOT
@@ -100,6 +103,19 @@ def test_too_little_room_is_made(name: str) -> None:
     some: list[object] = [*texts(name)] * 3
     passed_as_ordinary(made, some)
     assert own.table.words[stages.PER_INSTANCE] > 1 and own.share.words[grown.ENTRIES] > 3
+
+
+@pytest.mark.parametrize(("name", "short"), [("treelstm", 1), ("seq2seq", 1), ("early-exit", 2)])
+def test_a_pass_goes_on_where_rows_run_short(name: str, short: int) -> None:
+    """Also after growth, whose values stay."""
+    made = load(ROOT / "specs" / f"{name}.yaml", threads=1, policy="critical")
+    made._passes.make(made._ready())
+    of = patch.object(CpuExecutor, "have_rows", autospec=True, side_effect=CpuExecutor.have_rows)
+    begun = patch.object(workspace, "answer_text", side_effect=answer_text)
+    with of as more, begun as once:
+        found = the_pass(made).objects([*texts(name)])
+    assert found is not None and once.call_count == 1 and more.call_count == short
+    same(found, ordinary(made, [*texts(name)]))
 
 
 def test_threads_grow_large_mini_batches() -> None:
