@@ -45,13 +45,35 @@ from abw.core.jit.decorators import njit, within
 DEEPEST = 1000
 # What a key is: to be passed over, the operator, the root, the children, more of the node; or FIELD + number.
 SKIP, TYPE, ROOT, NODES, MORE, FIELD = range(6)
-# What an open bracket is.
-_PLAN, _NODE, _MORE, _LIST, _OBJECT, _ARRAY = range(6)
+# What an open bracket is: the plan as a whole, which may turn out to be the root, a node, ….
+_PLAN, _OUTERMOST, _NODE, _MORE, _LIST, _OBJECT, _ARRAY = range(7)
 # Why the scan ended: where enough was seen or the text ended, inside a plan, or at a fault.
 (
     DONE, INSIDE, NOT_JSON, NO_PLAN, NO_TYPE, NOT_NUMBER, NOT_TEXT, NOT_NODES, NOT_NODE, SEVERAL, LATE, DEEP,
     LARGE, NOTHING,
 ) = range(14)  # fmt: skip
+# What a key means in a bracket of each sort, of keys as above and of numbers, those of plans, and texts; in
+# MORE DuckDB writes numbers as texts.
+_NUMBER, _TEXT, _TOLD, _MEMBER = range(5, 9)
+_MEANINGS = np.zeros((7, 8), np.uint8)
+_MEANINGS[_PLAN] = SKIP, TYPE, ROOT, NODES, SKIP, SKIP, _NUMBER, SKIP
+_MEANINGS[_OUTERMOST] = SKIP, TYPE, SKIP, NODES, MORE, _NUMBER, _NUMBER, _TEXT
+_MEANINGS[_NODE] = SKIP, TYPE, SKIP, NODES, MORE, _NUMBER, SKIP, _TEXT
+_MEANINGS[_MORE] = SKIP, SKIP, SKIP, SKIP, SKIP, _TOLD, SKIP, _TEXT
+_MEANINGS[_LIST] = _MEMBER
+# What is done with a value by that, if it is an object, a list, a text, a number, null: the bracket is opened
+# as this, it is taken, it is passed over; or what is wrong with it, below 0.
+_AS_TEXT, _AS_NUMBER, _AS_NULL = 2, 3, 4
+_PASS, _TAKE = 0, 1
+_DOES = np.zeros((9, 5), np.int8)
+_DOES[SKIP] = _OBJECT, _ARRAY, _PASS, _PASS, _PASS
+_DOES[MORE] = _MORE, _ARRAY, _PASS, _PASS, _PASS
+_DOES[TYPE] = _DOES[_TEXT] = -NOT_TEXT, -NOT_TEXT, _TAKE, -NOT_TEXT, _PASS
+_DOES[_NUMBER] = -NOT_NUMBER, -NOT_NUMBER, -NOT_NUMBER, _TAKE, _PASS
+_DOES[_TOLD] = -NOT_NUMBER, -NOT_NUMBER, _TAKE, _TAKE, _PASS
+_DOES[NODES] = -NOT_NODES, _LIST, -NOT_NODES, -NOT_NODES, _PASS
+_DOES[ROOT] = _NODE, -NOT_NODE, -NOT_NODE, -NOT_NODE, _PASS
+_DOES[_MEMBER] = _NODE, -NOT_NODE, -NOT_NODE, -NOT_NODE, -NOT_NODE
 _VERTICES, _VALUES, _HARD, _LINES = range(4)
 _SLOTS, _TAB, _RETURN = 512, 9, 13
 _MIX, _SHIFT, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(55), np.uint64(32)
@@ -254,12 +276,6 @@ def _note(room: PlanRoom, action: int, owner: int) -> int:
 
 
 @within
-def _note_text(room: PlanRoom, action: int, owner: int, begin: int, end: int) -> None:
-    m = _note(room, action, owner)
-    room.span[m, 0], room.span[m, 1] = begin, end
-
-
-@within
 def _note_number(
     room: PlanRoom, action: int, owner: int, number: float, certain: bool, begin: int, end: int
 ) -> None:
@@ -273,69 +289,30 @@ def _note_number(
 
 
 @within
-def _meaning(action: int, top: int, depth: int) -> int:
-    """What a key means in a bracket of some sort."""
-    if _OF_PLANS <= action < _OF_TEXTS:
-        return action if depth == 0 else SKIP
-    if top == _PLAN:
-        return action if action in (TYPE, ROOT, NODES) else SKIP
-    if action == ROOT or (top == _MORE and action < FIELD):
-        return SKIP
-    return action
-
-
-@within
-def _opened(action: int, top: int, is_list: bool) -> int:
-    """What a bracket is that opens as the value of a key, or what is wrong with it, below 0."""
-    if action == SKIP or (action == MORE and is_list):
-        return _ARRAY if is_list else _OBJECT
-    if action == MORE:
-        return _MORE
-    if (action == ROOT or top == _LIST) and not is_list:
-        return _NODE
-    if action == NODES and top != _LIST and is_list:
-        return _LIST
-    return -_misplaced(action, top)
-
-
-@within
-def _misplaced(action: int, top: int) -> int:
-    """What is wrong with a value that is not what its key wants."""
-    if action == ROOT or top == _LIST:
-        return NOT_NODE
-    if action == NODES:
-        return NOT_NODES
-    return NOT_TEXT if action == TYPE or action >= _OF_TEXTS else NOT_NUMBER
-
-
-@within
-def _text(
-    json: Json, begin: int, end: int, action: int, top: int, owner: int, known: Names, room: PlanRoom
-) -> int:
-    """Take a string as the value of a key; DONE, or what is wrong."""
+def _take_text(
+    json: Json, begin: int, end: int, action: int, owner: int, known: Names, room: PlanRoom
+) -> None:
+    """Take a string as the operator, a text, or the number that it is."""
     text, eights = json.text, json.eights
+    if FIELD <= action < _OF_TEXTS:
+        number, certain, behind = read_number(json, begin)
+        if behind == end:
+            _note_number(room, action, owner, number, certain, begin, end)
+        return
     if action == TYPE:
         if room.kind[owner]:
-            return DONE
+            return
         while end > begin + 1 and text[end - 1] == BLANK:
             end -= 1
         n = _find(eights, begin, end - begin, 1, known)
         room.kind[owner] = known.code[n] if n >= 0 else OTHER
-        _note_text(room, _NODE_TYPE, owner, begin, end)
-    elif action >= _OF_TEXTS:
-        if action == _RELATION:
-            size = end - begin
-            initial = text[begin] == _LARGE_I and size == _INIT_PLAN
-            room.vertex[3, owner] = initial or (text[begin] == _LARGE_S and size == _SUB_PLAN)
-        _note_text(room, action, owner, begin, end)
-    elif action >= FIELD and top == _MORE:
-        # DuckDB writes numbers there as texts
-        number, certain, behind = read_number(json, begin)
-        if behind == end:
-            _note_number(room, action, owner, number, certain, begin, end)
-    elif action >= FIELD or action in (ROOT, NODES):
-        return _misplaced(action, top)
-    return DONE
+        action = _NODE_TYPE
+    elif action == _RELATION:
+        size = end - begin
+        initial = text[begin] == _LARGE_I and size == _INIT_PLAN
+        room.vertex[3, owner] = initial or (text[begin] == _LARGE_S and size == _SUB_PLAN)
+    m = _note(room, action, owner)
+    room.span[m, 0], room.span[m, 1] = begin, end
 
 
 @within
@@ -356,7 +333,7 @@ def _plan(json: Json, at: int, known: Names, room: PlanRoom) -> tuple[int, int]:
             return at, INSIDE
         is_list = top in (_LIST, _ARRAY)
         if not (opened and text[at] == (CLOSE_LIST if is_list else CLOSE)):
-            opened, action = False, NODES if top == _LIST else SKIP
+            opened, action = False, SKIP
             if not is_list:
                 if text[at] != QUOTE:
                     return at, NOT_JSON
@@ -375,7 +352,6 @@ def _plan(json: Json, at: int, known: Names, room: PlanRoom) -> tuple[int, int]:
                     last, action = key, known.code[key]
                     # what the whole says of a node is lost if it turns out to be one
                     early |= top == _PLAN and action > TYPE and not _OF_PLANS <= action < _OF_TEXTS
-                    action = _meaning(action, top, depth)
                 at = _white(json, end + 1, counts)
                 if at >= text.size:
                     return at, INSIDE
@@ -384,9 +360,10 @@ def _plan(json: Json, at: int, known: Names, room: PlanRoom) -> tuple[int, int]:
                 at = _white(json, at + 1, counts)
                 if at >= text.size:
                     return at, INSIDE
-            byte, start = text[at], at
+            sort = action if action < FIELD else FIELD + (action >= _OF_PLANS) + (action >= _OF_TEXTS)
+            meaning, byte, start = _MEANINGS[top, sort], text[at], at
             if byte in (OPEN, OPEN_LIST):
-                now = _opened(action, top, byte == OPEN_LIST)
+                now = int(_DOES[meaning, int(byte == OPEN_LIST)])
                 if now < 0:
                     return at, -now
                 depth += 1
@@ -401,40 +378,36 @@ def _plan(json: Json, at: int, known: Names, room: PlanRoom) -> tuple[int, int]:
                 what[depth], whose[depth], since[depth] = now, owner, at
                 top, opened = now, True
                 continue
+            number, certain, value = 0.0, True, _AS_NUMBER
             if byte == QUOTE:
-                end = string_end(json, at + 1)
-                if end == BAIL:
-                    return at, NOT_JSON
-                at = end + 1
-                if action != SKIP and action != MORE:
-                    if action == TYPE and top == _PLAN:
-                        if early or roots:
-                            return start, LATE
-                        roots, top = 1, _NODE
-                        what[0], whose[0] = _NODE, _add(room, -1)
-                    code = _text(json, start + 1, end, action, top, int(whose[depth]), known, room)
-                    if code != DONE:
-                        return start, code
+                value, at = _AS_TEXT, string_end(json, at + 1) + 1
+            elif byte == MINUS or ZERO <= byte <= NINE:
+                number, certain, at = read_number(json, at)
+            elif byte == _SMALL_T:
+                number, at = 1.0, _word_after(json, at, _TRUE, 4)
+            elif byte == _SMALL_F:
+                at = _word_after(json, at, _FALSE, 5)
             else:
-                number, certain, told = 0.0, True, True
-                if byte == MINUS or ZERO <= byte <= NINE:
-                    number, certain, at = read_number(json, at)
-                elif byte == _SMALL_T:
-                    number, at = 1.0, _word_after(json, at, _TRUE, 4)
-                elif byte == _SMALL_F:
-                    at = _word_after(json, at, _FALSE, 5)
+                value, at = _AS_NULL, _word_after(json, at, _NULL, 4)
+            if at >= BAIL:
+                return start, NOT_JSON
+            now = int(_DOES[meaning, value])
+            if now < 0:
+                return start, -now
+            if now == _TAKE:
+                if meaning == TYPE and top == _PLAN:
+                    if early or roots:
+                        return start, LATE
+                    roots, top = 1, _OUTERMOST
+                    what[0], whose[0] = top, _add(room, -1)
+                owner = first if _OF_PLANS <= action < _OF_TEXTS else int(whose[depth])
+                if value == _AS_TEXT:
+                    _take_text(json, start + 1, at - 1, action, owner, known, room)
                 else:
-                    told, at = False, _word_after(json, at, _NULL, 4)
-                if at == BAIL:
-                    return start, NOT_JSON
-                if action != SKIP and action != MORE and (told or top == _LIST):
-                    if action < FIELD or action >= _OF_TEXTS:
-                        return start, _misplaced(action, top)
-                    owner = first if action >= _OF_PLANS else int(whose[depth])
                     _note_number(room, action, owner, number, certain, start, at)
             at = _white(json, at, counts)
         while at < text.size and text[at] == (CLOSE_LIST if top in (_LIST, _ARRAY) else CLOSE):
-            if top == _NODE and room.kind[whose[depth]] == 0:
+            if top in (_OUTERMOST, _NODE) and room.kind[whose[depth]] == 0:
                 return int(since[depth]), NO_TYPE
             depth -= 1
             at += 1
