@@ -24,7 +24,7 @@ from abw.core.exec.cpu.prepare import (
     kernel_texts,
 )
 from abw.core.exec.cpu.profile import Profiler
-from abw.core.exec.cpu.quantized import narrow_of
+from abw.core.exec.cpu.quantized import NARROW
 from abw.core.exec.cpu.target import Target, TargetName, get_target
 from abw.core.exec.cpu.team import Team
 from abw.core.exec.cpu.weight_grads import RowSums
@@ -86,7 +86,7 @@ class CpuExecutor(Executor):
         """`target`: what to compile for; None takes the best that the machine has."""
         self._target = target if isinstance(target, Target) else get_target(target)
         self.precision = precision
-        self._narrow = narrow_of(precision, self._target)
+        self._narrow = NARROW.get(precision)
         self.profiler = Profiler()
 
     def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:

@@ -13,7 +13,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.exec.cpu.target import Target
 from abw.core.exec.lower.packing import PackedWeights, Statics, weights_of
 from abw.core.exec.lower.rows import padded
 from abw.core.exec.lower.stages import Gate, Part
@@ -28,10 +27,10 @@ LEAST = 2.0**-100
 
 @dataclass(frozen=True, slots=True)
 class Narrow:
-    """How a target multiplies numbers of a precision: `per` of one row of weights in a word of 32 bits.
+    """How numbers of a precision are multiplied: `per` of one row of weights are in a word of 32 bits.
 
-    `element` is the bytes that each number of a row that is multiplied takes. `head`: words before a row of
-    weights: int8's scale, and what its sum begins with.
+    `element` is the bytes that each number of a row that is multiplied takes: bfloat16 is widened. `head`:
+    words before a row of weights: int8's scale, and what its sum begins with.
     """
 
     precision: Literal["bf16", "int8"]
@@ -48,11 +47,7 @@ class Narrow:
         return padded(self.element * padded(length, LINE // self.element), LINE) + LINE
 
 
-def narrow_of(precision: Precision, target: Target) -> Narrow | None:
-    """How a target does it; None for float32."""
-    if precision == "bf16":
-        return Narrow("bf16", 2, 2 if target.pairs else 4, 0)
-    return Narrow("int8", 4, 1, 2) if precision == "int8" else None
+NARROW: dict[Precision, Narrow] = {"bf16": Narrow("bf16", 2, 4, 0), "int8": Narrow("int8", 4, 1, 2)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,11 +69,6 @@ class Target:
         found = self.features.split(",")
         return "+avx512vnni" in found or (self.lanes == 8 and "+avxvnni" in found)
 
-    @property
-    def pairs(self) -> bool:
-        """Whether two products of bfloat16 are added to a float by one instruction."""
-        return "+avx512bf16" in self.features.split(",")
-
     def block_rows(self, vectors: int) -> int:
         """How many rows a block has whose rows have `vectors` sums each."""
         # more rows than 10 have no general register left for each row's address

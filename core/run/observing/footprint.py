@@ -12,7 +12,7 @@ import numpy as np
 
 from abw.core.base.memory import available_memory, require_memory
 from abw.core.cell.normal import size_of
-from abw.core.exec.cpu.quantized import narrow_of
+from abw.core.exec.cpu.quantized import NARROW
 from abw.core.exec.cpu.target import get_target
 from abw.core.exec.cpu.tiling import layout_of
 from abw.core.exec.interface import Executor, Result
@@ -184,7 +184,7 @@ def weight_bytes(network: Network, precision: Precision = "float32") -> int:
 def packed_bytes(network: Network, precision: Precision = "float32") -> dict[int, int]:
     """The bytes packed for the kernels of the executor cpu, by type."""
     target, found = get_target(), {}
-    narrow = narrow_of(precision, target)
+    narrow = NARROW.get(precision)
     for t, (net_type, cell) in enumerate(zip(network.types, arenas_of(network).cells, strict=True)):
         if cell is not None:
             layout = layout_of(cell, target, tuple(s.reduction for s in net_type.slots), narrow)

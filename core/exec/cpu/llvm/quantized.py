@@ -32,25 +32,22 @@ def round_rows(
 ) -> None:
     """Write the narrow rows of all that a stage multiplies, for `count` rows of a tile."""
     assert layout.narrow
-    element = layout.narrow.element
+    narrow = _round if layout.narrow.precision == "bf16" else _quantise
     for rows in stage.narrow:
         place = layout.place_part(rows.part.value, rows.part.start)
         base = f.at("%scratch", 4 * layout.narrow_at + layout.tile * rows.offset)
 
         def row(r: str, rows: NarrowRows = rows, place: RowPlace = place, base: str = base) -> None:
             source, out = address(place, r), f.at(base, f.i64("mul", r, rows.pitch))
-            if element == 1:
-                _quantise(f, source, out, rows)
-            else:
-                _round(f, source, out, rows, element)
+            narrow(f, source, out, rows)
 
         with f.several(padded(rows.part.length, f.target.lanes)):
             f.repeat(count, row)
 
 
-def _round(f: Function, source: str, out: str, rows: NarrowRows, element: int) -> None:
-    """One row in bfloat16: as that, or, with elements of 4 bytes, as floats."""
-    kind, floats, shorts = f.target.integers, f.target.vector, f"<{f.target.lanes} x i16>"
+def _round(f: Function, source: str, out: str, rows: NarrowRows) -> None:
+    """One row in bfloat16, as floats."""
+    kind, floats = f.target.integers, f.target.vector
 
     def some(place: str | int, mask: str | None, _: list[str]) -> list[str]:
         x = masked(f, f.load(source, place), mask, 0.0)
@@ -60,12 +57,8 @@ def _round(f: Function, source: str, out: str, rows: NarrowRows, element: int) -
         none = f.let(f"fcmp uno {floats} {x}, {x}")
         flags = f"<{f.target.lanes} x i1>"
         bits = f.let(f"select {flags} {none}, {kind} splat (i32 {NO_NUMBER}), {kind} {up}")
-        if element == 4:
-            upper = f.let(f"and {kind} {bits}, splat (i32 {UPPER})")
-            f.store(f.let(f"bitcast {kind} {upper} to {floats}"), out, place)
-        else:
-            upper = f.let(f"trunc {kind} {f.let(f'lshr {kind} {bits}, splat (i32 16)')} to {shorts}")
-            f.do(f"store {shorts} {upper}, ptr {_shrunk(f, out, place, 1)}, align 2")
+        upper = f.let(f"and {kind} {bits}, splat (i32 {UPPER})")
+        f.store(f.let(f"bitcast {kind} {upper} to {floats}"), out, place)
         return []
 
     over(f, rows.part.length, some, [])
@@ -100,15 +93,11 @@ def _quantise(f: Function, source: str, out: str, rows: NarrowRows) -> None:
         # the sum is a whole number, in the lowest bits of its own
         whole = f.let(f"bitcast {floats} {f.vec('fadd', x, splat(ROUNDER + ZERO))} to {kind}")
         small = f.let(f"trunc {kind} {whole} to {chars}")
-        f.do(f"store {chars} {small}, ptr {_shrunk(f, out, place, 2)}, align 1")
+        at = place >> 2 if isinstance(place, int) else f.i64("lshr", place, 2)
+        f.do(f"store {chars} {small}, ptr {f.at(out, at)}, align 1")
         return []
 
     over(f, rows.part.length, shrink, [])
-
-
-def _shrunk(f: Function, out: str, place: str | int, by: int) -> str:
-    """The place among smaller elements: an offset of floats, over 2 to the power of `by`."""
-    return f.at(out, place >> by if isinstance(place, int) else f.i64("lshr", place, by))
 
 
 def emit_narrow_block(
@@ -149,8 +138,7 @@ class _Products:
         """The sums with these products."""
         f, width = self.f, len(sums[0])
         if self.narrow.precision == "bf16":
-            take = self._pairs if self.narrow.element == 2 else self._widened
-            return self._contract(f.target.vector, sums, weights, take)
+            return self._contract(f.target.vector, sums, weights, self._widened)
         step = 4 * f.target.lanes
         begin = [
             f.let(f"load {self.integers}, ptr {f.at(weights, step * (width + v))}, align 4")
@@ -242,22 +230,6 @@ class _Products:
             values = result
         return values
 
-    def _pairs(self, rows: list[str], weights: list[str], values: list[str]) -> list[str]:
-        """Two products of bfloat16 added to each of the sums, the second first."""
-        f, lanes = self.f, self.f.target.lanes
-        kind, pairs = f.target.vector, f"<{2 * lanes} x bfloat>"
-        name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
-
-        def of_pairs(word: str) -> str:
-            return f.let(f"bitcast {self.integers} {word} to {pairs}")
-
-        words = [of_pairs(self._load(place)) for place in weights]
-        return [
-            f.call(kind, name, (kind, value), (pairs, own), (pairs, word))
-            for r, own in enumerate(map(of_pairs, self._words_of_rows(rows)))
-            for value, word in zip(values[r * len(words) :], words, strict=False)
-        ]
-
     def _widened(self, rows: list[str], weights: list[str], values: list[str]) -> list[str]:
         """Add the products of rows and weights widened to floats: products are exact, sums rounded."""
         f, lanes = self.f, self.f.target.lanes
@@ -286,6 +258,6 @@ class _Products:
         return self.f.let(f"load {self.integers}, ptr {place}, align 4")
 
     def _words_of_rows(self, rows: list[str]) -> Iterator[str]:
-        """A word of each row in every lane."""
+        """A word of each row in every lane, loaded when it is needed: all at once take too many registers."""
         for row in rows:
             yield self.f.spread(self.f.item("i32", row, 0), "i32")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
-import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
@@ -16,12 +14,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.cpu import executor as of_executor
-from abw.core.exec.cpu import prepare
-from abw.core.exec.cpu import target as of_target
 from abw.core.exec.cpu.executor import CpuExecutor
-from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
-from abw.core.exec.cpu.prepare import emit_network
-from abw.core.exec.cpu.quantized import narrow_of
 from abw.core.exec.cpu.target import TARGETS, Target, TargetName, get_target
 from abw.core.exec.params import Params, constant_value, init_params
 from abw.core.exec.precision import ALLOWED, Precision
@@ -154,11 +147,7 @@ def test_sums_are_what_is_meant(
     found = run(plan(graph, once(graph)), params, target, precision)
     with np.errstate(all="ignore"):
         expected = meant(graph, params, cell, precision)
-    if precision == "bf16" and get_target(target).pairs:
-        # the instruction takes the least numbers for 0
-        assert np.allclose(found, expected, rtol=1e-5, atol=1e-30, equal_nan=True)
-    else:
-        assert np.array_equal(found, expected, equal_nan=True)
+    assert np.array_equal(found, expected, equal_nan=True)
 
 
 def without(name: str, feature: str) -> Target:
@@ -223,65 +212,6 @@ def test_specs_stay_within_what_is_allowed(spec: str, root: Path) -> None:
         executor.prepare(graph.network, params, 1)
         found = error(executor.run(planned), expected)
         assert 1e-4 < found < ALLOWED[precision] / 2
-
-
-@pytest.mark.skipif("x86" not in of_target.MACHINE.lower(), reason="instructions of x86")
-def test_pairs_of_bfloat16_are_one_instruction_where_there_is_one() -> None:
-    features = "+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16"
-    target = Target("avx512", "sapphirerapids", features, 16, 32, 6)
-    _, network = one_type(lstm(20), 1)
-    text, _, layouts = emit_network(network, target, narrow_of("bf16", target))
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=target.cpu, features=features, opt=2
-    )
-    code = machine.emit_assembly(llvm.parse_assembly(text))
-    assert "vdpbf16ps" in code
-    assert layouts[0]
-    assert layouts[0].narrow
-    assert layouts[0].narrow.element == 2
-
-
-# What the instruction does, but for the least numbers: products of bfloat16 are exact in float32.
-PAIRS = """
-define internal {f} @pairs({f} %sum, {i} %row, {i} %word) #0 {{
-  %r1 = and {i} %row, splat (i32 -65536)
-  %w1 = and {i} %word, splat (i32 -65536)
-  %r0 = shl {i} %row, splat (i32 16)
-  %w0 = shl {i} %word, splat (i32 16)
-  %a = bitcast {i} %r1 to {f}
-  %b = bitcast {i} %w1 to {f}
-  %c = bitcast {i} %r0 to {f}
-  %d = bitcast {i} %w0 to {f}
-  %ab = fmul {f} %a, %b
-  %first = fadd {f} %sum, %ab
-  %cd = fmul {f} %c, %d
-  %both = fadd {f} %first, %cd
-  ret {f} %both
-}}
-"""
-
-
-@pytest.mark.parametrize("size", [16, 23])
-def test_pairs_of_bfloat16_by_what_their_instruction_does(size: int) -> None:
-    """The code for processors that have it, with the instruction written out."""
-    cell = 37, 64, 3
-    graph, network = one_type(sums_cell(size, *cell), 12)
-    params = init_params(network, 0)
-    seen: list[str] = []
-
-    def compiled(text: str, target: Target) -> Code:
-        doubled = text.replace(f"<{2 * target.lanes} x bfloat>", target.integers)
-        called = re.sub(r"@llvm\.x86\.avx512bf16\.dpbf16ps\.\d+", "@pairs", doubled)
-        declared = re.sub(r"^declare [^\n]*@pairs\([^\n]*\n", "", called, flags=re.MULTILINE)
-        seen.append(declared)
-        return compile_ir(PAIRS.format(f=target.vector, i=target.integers) + declared, target)
-
-    pairs = property(lambda _: True)
-    with patch.object(Target, "pairs", pairs), patch.object(prepare, "compile_ir", compiled):
-        found = run(plan(graph, once(graph)), params, None, "bf16")
-    assert "call <" in seen[0]
-    assert "@pairs(" in seen[0]
-    assert np.array_equal(found, meant(graph, params, cell, "bf16"))
 
 
 def test_who_has_it_and_who_refuses() -> None:
