@@ -25,7 +25,7 @@ BUDGETS = {
     "core/build": (470, 3_700),  # models as C libraries
     "core/cell": (895, 6_150),
     "core/data": (6_655, 52_750),  # JSON eight bytes at once
-    "core/exec": (14_490, 115_800),  # queries of one list are one record of the tape
+    "core/exec": (14_455, 115_500),  # queries of one list are one record of the tape
     "core/grad": (2_050, 17_600),
     "core/graph": (7_090, 59_900),
     "core/ir": (2_495, 15_850),
