@@ -17,7 +17,7 @@ from pathlib import Path
 # The most lines and tokens of a room: a folder, or one in `core/`. Whoever raises one says why.
 BUDGETS = {
     # room: lines, tokens
-    "abw": (7_595, 66_700),  # with rows of parameters, computed weights, written elements
+    "abw": (7_595, 66_750),  # with rows of parameters, computed weights, written elements
     "bench": (6_190, 51_400),
     "cli": (4_545, 30_900),
     "core": (592, 4_150),
@@ -32,7 +32,7 @@ BUDGETS = {
     "core/jit": (970, 5_960),  # compiled parts return arrays
     "core/plan": (1_320, 10_550),
     "core/policy": (5_160, 38_750),  # what rules begin with is compiled once
-    "core/program": (5_300, 34_400),
+    "core/program": (5_300, 34_450),
     "core/run": (9_460, 79_750),  # one pass: equal nodes, growing models to the end, runs and their observers
     "core/scale": (1_010, 6_950),
     "core/script": (985, 7_050),

@@ -177,8 +177,7 @@ class Batched:
                 runner = session.begin("cell")
                 for scope in scopes:  # of helper classes, too
                     scope["isinstance"] = is_instance
-                program = self._program
-                tasks = [runner.begin(program, item, first + i) for i, item in enumerate(items)]
+                tasks = runner.begin(self._program, items, range(first, first + len(items)))
                 outputs = None if cells.stale else self._finished(tasks, runner, items, first)
                 if outputs is not None:
                     done = runner
@@ -339,11 +338,6 @@ def _uncollected(run: Any) -> Any:
 
 def _versions(items: list[Any]) -> list[int]:
     """How often the tensors among the arguments of instances, or in lists of tensors there, were written."""
-    found = []
-    for item in items:
-        for x in item:
-            if isinstance(x, torch.Tensor):
-                found.append(x._version)
-            elif type(x) in (list, tuple) and x and isinstance(x[0], torch.Tensor):
-                found += [t._version for t in x if isinstance(t, torch.Tensor)]
-    return found
+    lists = [x if type(x) in (list, tuple) else (x,) for item in items for x in item]
+    some = [x for x in lists if x and isinstance(x[0], torch.Tensor)]
+    return [t._version for x in some for t in x if isinstance(t, torch.Tensor)]

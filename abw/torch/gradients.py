@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from abw.core.exec.params import Params
 from abw.core.exec.values import single
@@ -26,7 +27,7 @@ from abw.torch.recording.cells import Cells
 
 
 class Passes:
-    """The passes of mini-batches of one network, with a copy of its parameters in one vector.
+    """The passes of mini-batches of one network, with its parameters where PyTorch has them.
 
     `tensors`: its parameters and tables, in the order of their gradients; `last`: what has the memory.
     """
@@ -35,9 +36,8 @@ class Passes:
         self.network, self._cells = network, cells
         self._values = cells.params[: len(network.params)]
         self.tensors = (*self._values, *cells.tables)
-        params = self._arrays().flattened()
-        self._programs = ProgramBackward(params, get_policy("sufficient"), executor, threads)
-        self._versions = cells.versions()
+        self._programs = ProgramBackward(self._arrays(), get_policy("sufficient"), executor, threads)
+        self._versions = cells.version
         self.last: Half | None = None
 
     def _arrays(self) -> Params:
@@ -46,52 +46,51 @@ class Passes:
 
     def forward(self, recorded: Recorded, handles: Mapping[int, list[int]]) -> Half:
         """Compute the values of handles, by their size; those of one size are one output."""
-        versions, own = self._cells.versions(), self._programs.params
-        if versions != self._versions:
-            now = self._arrays()
-            for value, theirs in zip((*own.values, *own.tables), (*now.values, *now.tables), strict=True):
-                value[...] = theirs
-            self._programs.changed()
-            self._versions = versions
+        if self._cells.version != self._versions:
+            self._programs.changed(self._arrays())
+            self._versions = self._cells.version
         passes = self._programs.planned(recorded, {(n,): some for n, some in handles.items()})
         self.last = self._programs.forward(passes)
         return self.last
 
-    def backward(self, half: Half) -> list[torch.Tensor]:
+    def backward(self, half: Half) -> Sequence[torch.Tensor]:
         """Return the gradients of parameters and tables, from the written gradients of outputs."""
         found, self.last = self._programs.backward(half), None
-        parts = parts_of(found.vector(self._programs.params), [tensor.shape for tensor in self.tensors])
-        for tensor, part in zip(self.tensors, parts, strict=True):
-            padding = self._cells.padding.get(id(tensor))
-            if padding is not None:
-                part[padding] = 0
+        parts = parts_of(found.vector(self._programs.params), self.tensors)
+        for table, part in zip(self._cells.tables, parts[len(self._values) :], strict=True):
+            if id(table) in self._cells.padding:
+                part[self._cells.padding[id(table)]] = 0
         return parts
 
 
 class Run(torch.autograd.Function):
     """The outputs of a mini-batch, none of which is a view of another, as a function of some parameters.
 
-    Of the mini-batch, `begin()` runs it forward; `parted` gives what PyTorch sees of arrays by the outputs'
-    names; `waits(half)`: whether nothing else has taken the memory; `backward(half)` gives the gradients.
+    Of the mini-batch, `begin()` runs it forward; `parted` divides arrays, by the outputs' names, in what
+    PyTorch sees of them in order, each with its name; `waits(half)`: whether nothing else has taken the
+    memory; `backward(half)` gives the gradients.
     """
 
     @staticmethod
     def forward(ctx: Any, work: Any, *tensors: torch.Tensor) -> Any:
         half = work.begin()
-        ctx.set_materialize_grads(False)
         ctx.work, ctx.half, ctx.tensors, ctx.versions = work, half, tensors, [t._version for t in tensors]
-        made = {name: np.array(half.values(name)) for name in half.gradients}
-        return tuple(map(torch.from_numpy, work.parted(made)))
+        ctx.names, parts = zip(
+            *work.parted({name: np.array(half.values(name)) for name in half.gradients}), strict=True
+        )
+        return tuple(map(torch.from_numpy, parts))
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         work, half = ctx.work, ctx.half
         if [t._version for t in ctx.tensors] != ctx.versions:
             raise RuntimeError("the model's parameters were changed between its forward and backward pass")
         if not work.waits(half):  # another mini-batch took the memory: compute this one again
             half = work.begin()
-        for part, gradient in zip(work.parted(half.gradients), gradients, strict=True):
-            part[...] = 0 if gradient is None else gradient.detach().numpy()
+        for name, into in half.gradients.items():
+            some = [gradient for gradient, of in zip(gradients, ctx.names, strict=True) if of == name]
+            if some:
+                into.reshape(-1)[:] = _flatten_dense_tensors(some).detach().numpy()
         found = work.backward(half)
         if torch.is_grad_enabled():  # create_graph=True
             found = _Once.apply(*(gradient.requires_grad_() for gradient in found))
@@ -112,11 +111,10 @@ class _Once(torch.autograd.Function):
         raise RuntimeError("abw's results can be differentiated once: second derivatives are not supported")
 
 
-def parts_of(vector: Any, shapes: Sequence[Sequence[int]]) -> list[torch.Tensor]:
-    """Return the parts of a vector of gradients, in these shapes."""
-    own = torch.from_numpy(single(vector))
-    sizes = [int(np.prod(shape)) for shape in shapes]
-    return [part.view(tuple(shape)) for part, shape in zip(own.split(sizes), shapes, strict=True)]
+def parts_of(vector: Any, like: Sequence[Any]) -> Sequence[torch.Tensor]:
+    """Return the parts of a vector of gradients, in the shapes of these tensors."""
+    parts: Sequence[torch.Tensor] = _unflatten_dense_tensors(torch.from_numpy(single(vector)), like)
+    return parts
 
 
 @dataclass
@@ -130,14 +128,15 @@ class _Batch:
     def begin(self) -> Half:
         return self.passes.forward(self.recorded, by_size(self.places))
 
-    def parted(self, outputs: Mapping[str, Any]) -> list[Any]:
-        sizes = {place.size for place in self.places}
-        return parted(self.places, {n: outputs[output_name((n,))] for n in sizes})
+    def parted(self, outputs: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        names = {n: output_name((n,)) for n in {place.size for place in self.places}}
+        parts = parted(self.places, {n: outputs[name] for n, name in names.items()})
+        return [(names[place.size], part) for place, part in zip(self.places, parts, strict=True)]
 
     def waits(self, half: Half) -> bool:
         return half is self.passes.last
 
-    def backward(self, half: Half) -> list[torch.Tensor]:
+    def backward(self, half: Half) -> Sequence[torch.Tensor]:
         return self.passes.backward(half)
 
 

@@ -11,7 +11,7 @@ Needs PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,12 +111,12 @@ class _Graph:
         layer.passes.changed()  # what has been written to them since nobody tells
         return layer.passes.forward(layer.passes.planned(self.graph))
 
-    def parted(self, outputs: Mapping[str, Any]) -> list[Any]:
-        return list(outputs.values())
+    def parted(self, outputs: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        return list(outputs.items())
 
     def waits(self, half: Half) -> bool:
         return self.layer.passes.waits(half)
 
-    def backward(self, half: Half) -> list[torch.Tensor]:
-        passes, values = self.layer.passes, self.layer._values()
-        return parts_of(passes.backward(half).vector(passes.params), [value.shape for value in values])
+    def backward(self, half: Half) -> Sequence[torch.Tensor]:
+        passes = self.layer.passes
+        return parts_of(passes.backward(half).vector(passes.params), self.layer._shared())

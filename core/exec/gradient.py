@@ -63,9 +63,8 @@ class Gradient:
     def vector(self, params: Params) -> Array:
         """All of it in one vector, as `Params.flat`: the tables' other rows are zeros."""
         size = sum(array.size for array in (*params.values, *params.tables))
-        vector = np.zeros(size, self.values.dtype)
-        at = len(self.values)
-        vector[:at] = self.values
+        vector, at = np.empty(size, self.values.dtype), len(self.values)
+        vector[:at], vector[at:] = self.values, 0
         for number, table in enumerate(params.tables):
             if number in self.rows:
                 rows = vector[at : at + table.size].reshape(len(table), -1)

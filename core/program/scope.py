@@ -53,7 +53,7 @@ class Batching:
             raise AbwError("the scope has ended", hint="with net.batching() as batch: batch(function, item)")
         require_program(function)
         number = len(self._futures)
-        future = Future(self._runner.begin(function, instance, number), function, number)
+        future = Future(self._runner.begin(function, [instance], [number])[0], function, number)
         self._futures.append(future)
         return future
 

@@ -230,7 +230,7 @@ class Session:
         """
         require_program(function)
         with self._running(granularity, log) as runner:
-            tasks = [runner.begin(function, *each) for each in zip(items, numbers, strict=True)]
+            tasks = runner.begin(function, items, numbers)
             runner.finish()
             ends = in_arrays([task.ended for task in tasks], runner.values)
         return Ran(ends, runner.rounds, runner.engine)
@@ -256,7 +256,7 @@ class Session:
         runner = self.begin(DEFAULT_GRANULARITY)
         try:
             self.wanted = []
-            tasks = [runner.begin(function, *each) for each in zip(items, numbers, strict=True)]
+            tasks = runner.begin(function, items, numbers)
             graph, local = runner.recorded()
             ends = [task.ended for task in tasks if task.ended is not None]
             return Recorded(ends, graph, local, runner.base, self.wanted)
@@ -286,7 +286,7 @@ class Session:
             with self._running() as runner:
                 end = recorder.next + room * recorder.step
                 while at < len(items) and (not tasks or recorder.next < end):
-                    tasks[at] = runner.begin(function, items[at], numbers[at])
+                    tasks[at] = runner.begin(function, [items[at]], [numbers[at]])[0]
                     at += 1
                 for _ in runner.steps():
                     yield _computed(tasks, ended, runner, recorder)
@@ -317,9 +317,9 @@ class Session:
             self._enter(runner)
             self.recorder.divert(runner.write)
             try:
-                task = runner.begin(function, item, number)
+                tasks = runner.begin(function, [item], [number])
                 runner.finish()
-                ends += in_arrays([task.ended], runner.values)
+                ends += in_arrays([tasks[0].ended], runner.values)
             finally:
                 self.end(None)
             weighed += runner.weighed

@@ -167,9 +167,11 @@ class Kinds:
             to.known = False
             return "float", to.given((), ("tensor", to.add(torch.tensor(x), e), ()))
         if x is None or cls in CONSTANTS:
-            to.known &= x is None or cls in (bool, str, float)
+            ends = (x.start, x.stop, x.step) if cls is slice else ()
+            plain = cls in (str, float, slice) and all(end is None or type(end) is int for end in ends)
+            to.known &= x is None or cls is bool or plain
             to.test(f"{e} is {x}" if x is None or cls is bool else f"{e}.__class__ is {cls.__name__}")
-            if cls in (str, float):
+            if plain:
                 to.test(f"{e} == {x!r}")
             return ("constant", cls, repr(x) if cls is slice else x), x
         if issubclass(cls, torch.Tensor):

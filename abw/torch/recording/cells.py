@@ -138,15 +138,16 @@ class Cells(CellLibrary):
             return held[2]
         if tensor.dtype is not torch.float32 or tensor.is_cuda:
             raise CannotTrace(f"a tensor of {tensor.dtype} on {tensor.device}: float32 on the CPU is wanted")
-        shape = tensor.shape
-        known = self._brought.get(shape)
+        known = self._brought.get(tensor.shape)
         if known is None:
-            cls = self.value_class(tuple(shape))
-            known = self._brought[shape] = cls, self._inputs[cls._size]
-        cls, constant = known
+            cls = self.value_class(tuple(tensor.shape))
+            constant = self._inputs[cls._size]
+            known = self._brought[tensor.shape] = cls, constant, *self.session.inputs.later(constant)
+        cls, constant, objects, first = known
         found = cls()
+        found.ref = ((-1 - constant.first - (first + len(objects)) % constant.rows) << BITS) + cls.kind_
         held = self._given[id(tensor)] = tensor, version, found
-        found.ref = ((-1 - constant.first - self.session.inputs.later(constant, held)) << BITS) + cls.kind_
+        objects.append(held)
         return found
 
     def one_hot(self, n: int, i: int) -> torch.Tensor:
@@ -221,13 +222,12 @@ class Cells(CellLibrary):
         """Get ready for a mini-batch, with the parameters as they are."""
         self.stale, self.waited = False, 0
         self._given.clear()
+        self._brought.clear()
         self._shared.clear()
         self._shared_zeros.clear()
-        versions, had = self.versions(), self.session._engine is not None
-        engine = self.session.engine()
-        if had and versions != self._versions:
-            engine.update(self.arrays())
-        self._versions = versions
+        known, self.version = self.version, self.versions()
+        if known != self.version:
+            self.session.engine().update(self.arrays())
         RECORDING.append(self)
 
     def end(self) -> None:

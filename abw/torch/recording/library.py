@@ -32,12 +32,12 @@ _NUMBERS = count(1 << 11)  # beyond those of `abw.cells`
 
 def _stacked(rows: Sequence[Any]) -> Any:
     """Stack tensors of one size."""
-    if any(version_of(row) != version for row, version, _ in rows):
+    tensors, versions, _ = zip(*rows, strict=True)
+    if tuple(map(version_of, tensors)) != versions:
         raise AbwError(
             "a tensor of an instance is written in place after it has been used",
             hint="write to a copy: x.clone()",
         )
-    tensors = [row for row, *_ in rows]
     try:
         return torch.stack(tensors).detach().numpy()
     except RuntimeError:  # of several shapes
@@ -105,9 +105,9 @@ class CellLibrary:
         self._given: dict[Any, Any] = {}
         self._hot: dict[tuple[int, int], torch.Tensor] = {}
         self._inputs: dict[int, Constant] = {}
-        self._brought: dict[Any, tuple[Any, Constant]] = {}  # by the shapes of tensors
+        self._brought: dict[Any, tuple[Any, Constant, list[Any], int]] = {}  # by the shapes of tensors
         self._zeros: dict[int, int] = {}
-        self._versions: Any = None
+        self.version: Any = None  # of all parameters, as the mini-batch has them
         self._held: list[torch.Tensor] = []
         self._bits: list[Any] = []
         self._moved = 0

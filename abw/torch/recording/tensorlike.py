@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -106,6 +107,7 @@ def _item(self: Any, key: Any) -> Any:
 
 def _argmax(made: Any, size: torch.Size) -> Any:
     own, alike = made.argmax, math.prod(size) == max(size, default=1)
+    after = cache(partial(shape_after, "argmax", size))
 
     def argmax(self: Any, dim: int | None = None, keepdim: bool = False) -> Ints:
         self.cells.waits()
@@ -114,8 +116,8 @@ def _argmax(made: Any, size: torch.Size) -> Any:
             weigh(numbers, dim)
             found = numbers.argmax(dim, keepdim)
             return Ints(found.reshape(-1).tolist(), tuple(found.shape))
-        shape = shape_after("argmax", size, dim, keepdim)
+        shape = after(dim, keepdim)
         n = math.prod(shape)
-        return Ints([0] * n if n == math.prod(size) else [own(self)], shape)  # of single elements: 0
+        return Ints([0] * n if n == self._size else [own(self)], shape)  # of single elements: 0
 
     return argmax

@@ -244,6 +244,7 @@ class CpuExecutor(Executor):
 
             sums = RowSums(self._target, self._launcher.team, self.threads)
             self._weights = WeightGradients(sums, made.training, params, self._target.lanes)
+        self._weights.params = params
         return self._weights.gradient(made, plan, self._memory, meanwhile)
 
     def rounds(self, model: GrowthModel) -> CompiledRounds | str:

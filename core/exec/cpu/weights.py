@@ -35,13 +35,14 @@ _DW, _Z, _Z_ROWS, _N = (JOB.index(name) for name in ("dw", "z", "z_rows", "n"))
 
 
 class WeightGradients:
-    """The gradients of one training network's parameters, again and again in the same memory.
+    """The gradients of one training network's parameters, again and again in the same memory: of `params`,
+    which may be others of their shapes each time.
 
     What is to be summed is a table of jobs (see `RowSums`), made once; each mini-batch says where rows lie.
     """
 
     def __init__(self, sums: RowSums, training: Training, params: Params, lanes: int) -> None:
-        """`params`: whatever has the shapes of the network's; `lanes` floats are a vector."""
+        """`lanes` floats are a vector."""
         self._sums, self._training, self._lanes = sums, training, lanes
         ends = np.cumsum([0, *(value.size for value in params.values)]).tolist()
         self._flat = np.zeros(ends[-1], np.float32)
@@ -49,7 +50,7 @@ class WeightGradients:
             self._flat[first:last].reshape(value.shape)
             for (first, last), value in zip(pairwise(ends), params.values, strict=True)
         ]
-        self._params = params
+        self.params = params
         self._tables = [TableSums(len(table), row_floats(table.shape[1:], lanes)) for table in params.tables]
         self._arenas = arenas_of(training.network)
         sides: dict[Side, int] = {}
@@ -171,7 +172,7 @@ class WeightGradients:
         given = {s: np.zeros(derivative.shape_of(s)) for s in derivative.statics if s not in others}
         given |= {s: gradient.astype(np.float64) for s, gradient in others.items()}
         numbers = self._training.source.types[t].params
-        params = [self._params.values[number] for number in numbers]
+        params = [self.params.values[number] for number in numbers]
         for p, gradient in param_gradients(derivative, given, params).items():
             self._views[numbers[p]] += gradient.astype(np.float32)
 

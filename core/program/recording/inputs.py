@@ -24,6 +24,7 @@ Floats = NDArray[np.float32]
 PAYS = 1.25
 # Rows of a constant that there is room for at first.
 LEAST = 64
+NOTHING = np.empty((0, 1), np.float32)
 
 
 def warm() -> None:
@@ -37,7 +38,7 @@ class InputRows:
     """The rows of a mini-batch's instances, by their constants (`Network.given`).
 
     Rows are numbered on from run to run, so that one of an earlier run is known as such. `stack` makes an
-    array (n, *shape) of n objects given to `later`. Rows of equal bits are one, where `dedup` says so.
+    array (n, *shape) of n objects in a list of `later`. Rows of equal bits are one, where `dedup` says so.
     """
 
     def __init__(self, dedup: DedupMode = "off") -> None:
@@ -47,7 +48,7 @@ class InputRows:
         self.stack: Callable[[Sequence[Any]], Floats] = np.stack
         self._rows: dict[int, Floats] = {}
         self._count: dict[int, int] = {}
-        self._later: dict[int, tuple[list[int], list[Any]]] = {}
+        self._later: dict[int, list[Any]] = {}
         self._first: dict[int, int] = {}
         self._reported: dict[int, int] = {}
 
@@ -60,9 +61,9 @@ class InputRows:
         if self._seen is not None and self._added:
             self._patience.learn(paid=self._added >= PAYS * len(self._seen))
         self._seen, self._added = ({} if self._patience.begin() else None), 0
-        for number, count in self._count.items():
-            self._first[number] += count
-            self._count[number] = 0
+        for number in self._first:
+            self._first[number] += len(self._later.get(number, ())) or self._count.get(number, 0)
+        self._count.clear()
         self._later.clear()
         self._reported.clear()
 
@@ -75,11 +76,12 @@ class InputRows:
 
         Errors: AbwError for more than a mini-batch may have, and what is not finite.
         """
-        number, (rows, count) = constant.number, self._room(constant)
+        number, count = constant.number, self._count.get(constant.number, 0)
+        rows = self._room(constant, count + 1)
         if not put(rows, count, values.ravel()):
             at = np.argwhere(~np.isfinite(rows[count].reshape(constant.shape)))[0].tolist()
             raise AbwError(f"{what} is given {values[tuple(at)]} at {at}: numbers must be finite")
-        row = (self._first[number] + count) % constant.rows
+        row = (self._first.setdefault(number, 0) + count) % constant.rows
         if self._seen is not None:
             self._added += 1
             known = self._seen.setdefault((number, rows[count].tobytes()), row)
@@ -88,41 +90,37 @@ class InputRows:
         self._count[number] = count + 1
         return row
 
-    def later(self, constant: Constant, given: object) -> int:
-        """Add an object that `stack` turns into a row, together with all others, when it is first read."""
-        number, (_, count) = constant.number, self._room(constant)
-        places, objects = self._later.setdefault(number, ([], []))
-        places.append(count)
-        objects.append(given)
-        self._count[number] = count + 1
-        return (self._first[number] + count) % constant.rows
+    def later(self, constant: Constant) -> tuple[list[Any], int]:
+        """A list of this run, whose objects `stack` turns into rows when they are first read; and the number
+        of the first one's row: that of object i is `(first + i) % constant.rows`.
+        """
+        first = self._first.setdefault(constant.number, 0)
+        return self._later.setdefault(constant.number, []), first
 
-    def _room(self, constant: Constant) -> tuple[Floats, int]:
-        """The rows of a constant, with room for one more, and how many there are."""
-        held, count = self._rows.get(constant.number), self._count.get(constant.number, 0)
-        if held is not None and count < len(held):
-            return held, count
-        if count == constant.rows:
+    def _room(self, constant: Constant, wanted: int) -> Floats:
+        """The rows of a constant, with room for so many."""
+        held = self._rows.get(constant.number, NOTHING)
+        if wanted <= len(held):
+            return held
+        if wanted > constant.rows:
             raise AbwError(
                 f"the instances give more than {constant.rows:,} values of {list(constant.shape)}",
                 hint="run fewer instances at once, or share equal numbers: x = net.input(numbers)",
             )
-        rows = np.empty((min(max(LEAST, 2 * count), constant.rows), prod(constant.shape)), np.float32)
-        if held is not None:
-            rows[:count] = held[:count]
+        rows = np.empty((min(max(LEAST, 2 * wanted), constant.rows), prod(constant.shape)), np.float32)
+        rows[: len(held)] = held
         self._rows[constant.number] = rows
-        self._first.setdefault(constant.number, 0)
-        return rows, count
+        return rows
 
     def _known(self, constant: Constant) -> Floats:
         """The rows of a constant that this run has so far (n, *shape)."""
         number = constant.number
-        if number not in self._rows:
-            return np.zeros((0, *constant.shape), np.float32)
-        if number in self._later:
-            places, objects = self._later.pop(number)
-            self._rows[number][places] = self.stack(objects).reshape(len(objects), -1)
-        return self._rows[number][: self._count[number]].reshape(-1, *constant.shape)
+        objects, count = self._later.get(number, ()), self._count.get(number, 0)
+        if count < len(objects):
+            rows = self._room(constant, len(objects))
+            rows[count : len(objects)] = self.stack(objects[count:]).reshape(-1, rows.shape[1])
+            count = self._count[number] = len(objects)
+        return self._rows.get(number, NOTHING)[:count].reshape(count, *constant.shape)
 
     def fresh(self, network: Network) -> Iterator[tuple[int, int, Floats]]:
         """Yield each constant with rows that were not yielded before: its number among the network's, its
@@ -130,11 +128,10 @@ class InputRows:
         """
         for number in network.given:
             constant = network.constants[number]
-            count, reported = self._count.get(constant.number, 0), self._reported.get(constant.number, 0)
-            if reported < count:
-                self._reported[constant.number] = count
-                rows = self._known(constant)[reported:]
-                yield number, self._first[constant.number] % constant.rows, rows
+            rows, reported = self._known(constant), self._reported.get(constant.number, 0)
+            if reported < len(rows):
+                self._reported[constant.number] = len(rows)
+                yield number, self._first[constant.number] % constant.rows, rows[reported:]
 
     def row(self, network: Network, reference: int) -> Floats | None:
         """Return the values behind a constant's reference; None for other kinds of constants.
@@ -145,8 +142,8 @@ class InputRows:
         constant = network.constants[number]
         if constant.kind != "field":
             return None
-        own = self._own(constant, np.array([row]))
-        return np.array(self._known(constant)[own[0]])
+        known, own = self._own(constant, np.array([row]))
+        return np.array(known[own[0]])
 
     def split(self, network: Network, segment: Segment) -> tuple[Segment, tuple[Floats, ...]]:
         """A segment whose operands number the rows that it reads from 0 on; these rows, for `Graph.given`,
@@ -156,28 +153,27 @@ class InputRows:
         """
         if not self:
             return segment, ()
-        index = -1 - segment.operand.astype(np.int64)
-        operand, given = segment.operand.copy(), []
-        for number in network.given:
-            constant = network.constants[number]
-            inside = (index >= constant.first) & (index < constant.first + constant.rows)
-            read, local = np.unique(index[inside] - constant.first, return_inverse=True)
-            operand[inside] = -1 - constant.first - local
-            given.append(self._known(constant)[self._own(constant, read)])
-        if not any(map(len, given)):
-            return segment, ()
-        return replace(segment, operand=operand), tuple(given)
+        place, operand, given = np.flatnonzero(segment.operand < 0), segment.operand.copy(), []
+        index = -1 - operand[place].astype(np.int64)
+        for constant in [network.constants[number] for number in network.given]:
+            row = index - constant.first
+            inside = np.flatnonzero((row >= 0) & (row < constant.rows))
+            known, own = self._own(constant, row[inside])
+            read = np.zeros(len(known), np.bool_)
+            read[own] = True
+            operand[place[inside]] = -1 - constant.first - (np.cumsum(read) - 1)[own]
+            given.append(known[read])
+        return (replace(segment, operand=operand), tuple(given)) if any(map(len, given)) else (segment, ())
 
-    def _own(self, constant: Constant, rows: Longs) -> Longs:
-        """Number rows as in this run."""
-        held = self._count.get(constant.number, 0)
-        own = (rows - self._first.get(constant.number, 0)) % constant.rows
-        if (own >= held).any():
+    def _own(self, constant: Constant, rows: Longs) -> tuple[Floats, Longs]:
+        """The rows that this run has, and the numbers among these of `rows` of a constant."""
+        known, own = self._known(constant), (rows - self._first.get(constant.number, 0)) % constant.rows
+        if (own >= len(known)).any():
             raise AbwError(
                 "a value of an earlier run was read: its memory has been reused",
                 hint="call net.input in the program, for each instance",
             )
-        return own
+        return known, own
 
 
 @njit

@@ -66,18 +66,21 @@ class BatchRunner:
             self._noting = recorder
             recorder.wait_by(fibers.hub and fibers.hub.switch)
 
-    def begin(self, function: Program, item: object, number: int) -> Task:
-        """Begin the program of an instance, which has this number; it runs until it waits.
+    def begin(self, function: Program, items: Iterable[object], numbers: Iterable[int]) -> list[Task]:
+        """Begin the programs of instances, which have these numbers; each runs until it waits.
 
         Errors: AbwError inside of another program.
         """
         if self._current is not None or self._going:
             raise AbwError("a program cannot start other instances", hint="abw.each(function, items)")
-        fiber = self._fibers.make(function, item, self._noting)
-        task = Task((number,), len(self._numbers) << OWNER, fiber=fiber)
-        self._numbers.append(number)
-        self._go_on([(task, None, None)])
-        return task
+        first, make = len(self._numbers), self._fibers.make
+        self._numbers += numbers
+        tasks = [
+            Task((self._numbers[i],), i << OWNER, fiber=make(function, item, self._noting))
+            for i, item in enumerate(items, first)
+        ]
+        self._go_on(zip(tasks, repeat(None), repeat(None)))
+        return tasks
 
     def finish(self) -> None:
         """Run all programs to their ends, and compute all that was recorded. Errors: AbwError."""
