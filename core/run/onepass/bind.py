@@ -8,10 +8,10 @@ where each begins and ends. The first registers are what `Binding.tables` has.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abw.core.data.derive import _count
 from abw.core.data.intern import hash_pieces
-from abw.core.data.links import invert
 from abw.core.graph.bind import _select
 from abw.core.jit.addresses import (
     bools_at,
@@ -27,7 +27,7 @@ from abw.core.jit.decorators import entry, fragment
 from abw.core.jit.splitmix import GOLDEN, mix
 from abw.core.run.onepass import build
 from abw.core.run.onepass import state as at
-from abw.core.run.onepass.state import APART, FINE, MORE, full, take
+from abw.core.run.onepass.state import APART, FINE, MORE, Ints, clear, full, spare, take
 from abw.core.run.onepass.vocabulary import row_of
 
 # A step is one of these operations, the register that it fills, and up to six arguments.
@@ -81,19 +81,19 @@ def bind(words: int) -> int:
 
 
 @fragment
-def _begin(words: int, count: int, register: int, half: int) -> int:
-    """Room for so many numbers, which half of a register tells of; where it lies, 0 without."""
+def _begin(words: int, count: int, register: int, half: int) -> Ints:
+    """Room for so many numbers, which half of a register tells of; see `full`."""
     state = longs_at(words, at.WORDS)
-    found = take(words, count, 4)
-    longs_at(state[at.REGISTERS], at.ENDLESS)[2 * register + half] = (found - state[at.BLOCK]) >> 2
-    return 0 if full(words) else found
+    _say(words, register, half, state[at.NEXT] >> 2)
+    return spare(words, count)
 
 
 @fragment
-def _place(words: int, register: int, half: int) -> int:
-    """Where what half of a register tells of lies."""
+def _given(words: int, register: int, half: int, count: int) -> Ints:
+    """So many of the numbers that half of a register tells of."""
     state = longs_at(words, at.WORDS)
-    return state[at.BLOCK] + 4 * longs_at(state[at.REGISTERS], at.ENDLESS)[2 * register + half]  # type: ignore[no-any-return]
+    begin = longs_at(state[at.REGISTERS], at.ENDLESS)[2 * register + half]
+    return ints_at(state[at.BLOCK] + 4 * begin, count)  # type: ignore[no-any-return]
 
 
 @fragment
@@ -102,9 +102,9 @@ def _say(words: int, register: int, half: int, number: int) -> None:
 
 
 @fragment
-def _members(words: int, mask: int) -> int:
-    """Where it lies which kinds are meant."""
-    return longs_at(words, at.WORDS)[at.MEMBERS] + (mask << 8)  # type: ignore[no-any-return]
+def _members(words: int, mask: int) -> NDArray[np.bool_]:
+    """Which kinds are meant."""
+    return bools_at(longs_at(words, at.WORDS)[at.MEMBERS] + (mask << 8), 256)  # type: ignore[no-any-return]
 
 
 @fragment
@@ -114,14 +114,13 @@ def _vertices(words: int, a: int) -> None:
     steps, v = longs_in(state, at.BINDING), state[at.VERTICES]
     to, first, second = steps[a + 1], steps[a + 2], steps[a + 3]
     count = v if steps[a] == SELECT else longs_at(state[at.REGISTERS], at.ENDLESS)[2 * first + 1]
-    place = _begin(words, count + 1, to, 0)
-    if place == 0:
+    out = _begin(words, count + 1, to, 0)
+    if full(words):
         return
-    out = ints_at(place, count + 1)
     if steps[a] == SELECT:
-        found = _select(bytes_at(state[at.KIND_AT], v), bools_at(_members(words, first), 256), out)
+        found = _select(bytes_at(state[at.KIND_AT], v), _members(words, first), out)
     else:
-        given, number = ints_at(_place(words, first, 0), count), ints_at(_place(words, second, 0), v)
+        given, number = _given(words, first, 0, count), _given(words, second, 0, v)
         compare, against, found = steps[a + 4], steps[a + 5], at.ZERO
         for i in range(count):
             n = number[given[i]]
@@ -149,25 +148,21 @@ def _single(words: int, a: int) -> None:
     steps, v, count = longs_in(state, at.BINDING), state[at.VERTICES], state[at.COUNT]
     do, to, first = steps[a], steps[a + 1], steps[a + 2]
     several = do == NONE and first != 0
-    place = _begin(words, v + 1, to, 0 if several else 1)
-    if not several:
-        _say(words, to, 0, -1)
-    if place == 0:
+    target = _begin(words, v + 1, to, 0 if several else 1)
+    _say(words, to, 1 if several else 0, 0 if several else -1)
+    if full(words):
         return
-    target, start = ints_at(place, v + 1), longs_in(state, at.START)
-    kind = bytes_at(state[at.KIND_AT], v)
-    if several:
-        for u in range(v + 1):
-            target[u] = 0
-        _say(words, to, 1, 0)
-    elif do == FIRST_CHILD:
-        last = ints_at(_place(words, first, 1), v)
+    start, kind = longs_in(state, at.START), bytes_at(state[at.KIND_AT], v)
+    for u in range(v + 1):
+        target[u] = 0 if several else -1
+    if do == FIRST_CHILD:
+        last = _given(words, first, 1, v)
         for u in range(v):
             target[u] = u + 1 if last[u] >= 0 else -1
     elif do == ONE:
-        way, edge = ints_at(_place(words, first, 1), at.ENDLESS), steps[a + 3]
+        way, edge = _given(words, first, 1, at.ENDLESS), steps[a + 3]
         listed = longs_at(state[at.REGISTERS], at.ENDLESS)[2 * first] >= 0
-        ptr = ints_at(_place(words, first, 0), v + 1)
+        ptr = _given(words, first, 0, v + 1)
         for u in range(v):
             target[u] = way[u] if not listed else -1
             if listed:
@@ -177,34 +172,30 @@ def _single(words: int, a: int) -> None:
         onwards = 1 if first != 0 else -1
         for i in range(count):
             low, high = start[i] + 1, start[i + 1] - 1
-            target[start[i]] = -1
             for u in range(low, high + 1):
                 w = u + onwards
                 inside = (w >= low) & (w <= high)
                 target[u] = w if inside and kind[min(max(w, low), high)] == kind[u] else -1
-    else:
-        for u in range(v):
-            target[u] = -1
-        if do == FOLLOWING:
-            wanted = bools_at(_members(words, steps[a + 3]), 256)
-            for i in range(count):
-                before = -1
-                for u in range(start[i], start[i + 1]):
-                    if wanted[kind[u]]:
-                        if before >= 0 and first != 0:
-                            target[before] = u
-                        elif before >= 0:
-                            target[u] = before
-                        before = u
-        elif do == EDGE:
-            for i in range(count):
-                if start[i + 1] - start[i] > 1:
-                    target[start[i]] = start[i] + 1 if first == 0 else start[i + 1] - 1
-        else:
-            wanted = bools_at(_members(words, first), 256)
-            for i in range(count):
-                for u in range(start[i] + (do != HOME), start[i + 1]):
-                    target[u] = start[i] if do != MEMBERS or wanted[kind[u]] else -1
+    elif do == FOLLOWING:
+        wanted = _members(words, steps[a + 3])
+        for i in range(count):
+            before = -1
+            for u in range(start[i], start[i + 1]):
+                if wanted[kind[u]]:
+                    if before >= 0 and first != 0:
+                        target[before] = u
+                    elif before >= 0:
+                        target[u] = before
+                    before = u
+    elif do == EDGE:
+        for i in range(count):
+            if start[i + 1] - start[i] > 1:
+                target[start[i]] = start[i] + 1 if first == 0 else start[i + 1] - 1
+    elif do != NONE:
+        wanted = _members(words, first)
+        for i in range(count):
+            for u in range(start[i] + (do != HOME), start[i + 1]):
+                target[u] = start[i] if do != MEMBERS or wanted[kind[u]] else -1
 
 
 @fragment
@@ -214,54 +205,37 @@ def _list(words: int, a: int) -> None:
     INVERSE: the link. ALONG: the list (-1: each vertex alone), the link, an edge's number or EVERY.
     """
     state = longs_at(words, at.WORDS)
-    steps, v = longs_in(state, at.BINDING), state[at.VERTICES]
-    to, first = steps[a + 1], steps[a + 2]
-    registers = longs_at(state[at.REGISTERS], at.ENDLESS)
-    if steps[a] == ALONG and first < 0:
-        way = steps[a + 3]
-        if registers[2 * way] >= 0 and steps[a + 4] == EVERY:
-            registers[2 * to], registers[2 * to + 1] = registers[2 * way], registers[2 * way + 1]
-            return
-    place = _begin(words, v + 2, to, 0)
-    if place == 0:
-        return
-    if steps[a] == ALONG:
-        _along(words, to, first, steps[a + 3], steps[a + 4])
-    elif registers[2 * first] >= 0:
+    steps, registers = longs_in(state, at.BINDING), longs_at(state[at.REGISTERS], at.ENDLESS)
+    to, first, way, edge = steps[a + 1], steps[a + 2], steps[a + 3], steps[a + 4]
+    if steps[a] == INVERSE:
         _reverse(words, to, first)
+    elif first < 0 and registers[2 * way] >= 0 and edge == EVERY:
+        registers[2 * to], registers[2 * to + 1] = registers[2 * way], registers[2 * way + 1]
     else:
-        target, end, there = ints_at(_place(words, first, 1), v), ints_at(place, v + 2), 0
-        for u in range(v):
-            there += target[u] >= 0
-        found = _begin(words, there + 1, to, 1)
-        if found > 0:
-            for u in range(v + 2):
-                end[u] = 0
-            invert(target, end, ints_at(found, there + 1))
+        _along(words, to, first, way, edge)
 
 
 @fragment
 def _reverse(words: int, to: int, first: int) -> None:
-    """The other way round, of a link to several: a counting sort by targets."""
+    """The other way round: a counting sort by targets."""
     state = longs_at(words, at.WORDS)
-    v = state[at.VERTICES]
-    ptr = ints_at(_place(words, first, 0), v + 1)
-    target, end = ints_at(_place(words, first, 1), ptr[v]), ints_at(_place(words, to, 0), v + 2)
-    found = _begin(words, ptr[v] + 1, to, 1)
-    if found == 0:
+    v, single = state[at.VERTICES], longs_at(state[at.REGISTERS], at.ENDLESS)[2 * first] < 0
+    ptr, target = _given(words, first, 0, v + 1), _given(words, first, 1, at.ENDLESS)
+    edges = v if single else ptr[v] + at.ZERO
+    end, out = _begin(words, v + 2, to, 0), _begin(words, edges + 1, to, 1)
+    if full(words):
         return
-    out = ints_at(found, ptr[v] + 1)
-    for u in range(v + 2):
-        end[u] = 0
-    for e in range(ptr[v]):
-        end[target[e] + 2] += 1
+    clear(end)
+    for e in range(edges):
+        end[target[e] + 2] += target[e] >= 0
     for u in range(v):
         end[u + 2] += end[u + 1]
     for u in range(v):  # end[w + 1] runs through the room of w, to where the next one's begins
-        for e in range(ptr[u], ptr[u + 1]):
+        for e in range(u if single else ptr[u], u + 1 if single else ptr[u + 1]):
             w = target[e] + 1
-            out[end[w]] = u
-            end[w] += 1
+            if w > 0:
+                out[end[w]] = u
+                end[w] += 1
 
 
 @fragment
@@ -269,13 +243,17 @@ def _along(words: int, to: int, before: int, way: int, edge: int) -> None:
     """To where a link leads from the members of a list: counted first, and written then."""
     state = longs_at(words, at.WORDS)
     v, registers = state[at.VERTICES], longs_at(state[at.REGISTERS], at.ENDLESS)
-    end, every = ints_at(_place(words, to, 0), v + 1), before < 0
-    ptr = ints_at(_place(words, max(before, 0), 0), v + 1)
-    listed, single = ints_at(_place(words, max(before, 0), 1), at.ENDLESS), registers[2 * way] < 0
-    begin, target = ints_at(_place(words, way, 0), v + 1), ints_at(_place(words, way, 1), at.ENDLESS)
-    count, found = 0, at.ZERO
+    end, every = _begin(words, v + 2, to, 0), before < 0
+    if full(words):
+        return
+    ptr, listed = _given(words, max(before, 0), 0, v + 1), _given(words, max(before, 0), 1, at.ENDLESS)
+    begin, target, single = (
+        _given(words, way, 0, v + 1),
+        _given(words, way, 1, at.ENDLESS),
+        registers[2 * way] < 0,
+    )
+    count, out = 0, end
     for written in range(2):
-        out = ints_at(found, count + 1)
         count = 0
         for u in range(v):
             end[u] = count
@@ -295,8 +273,8 @@ def _along(words: int, to: int, before: int, way: int, edge: int) -> None:
                         count += 1
         end[v] = count
         if not written:
-            found = _begin(words, count + 1, to, 1)
-            if found == 0:
+            out = _begin(words, count + 1, to, 1)
+            if full(words):
                 return
 
 
@@ -308,14 +286,13 @@ def _numbers(words: int, a: int) -> None:
     state = longs_at(words, at.WORDS)
     steps, v, start = longs_in(state, at.BINDING), state[at.VERTICES], longs_in(state, at.START)
     do, to, first, second = steps[a], steps[a + 1], steps[a + 2], steps[a + 3]
-    place, hashed = _begin(words, v, to, 0), take(words, v, 8)
+    out, hashed = _begin(words, v, to, 0), take(words, v, 8)
     _say(words, to, 1, -1)
     if full(words):
         return
-    out, hashes, count = ints_at(place, v), hashes_at(hashed, v), state[at.COUNT]
+    hashes, count = hashes_at(hashed, v), state[at.COUNT]
     if do == INDEX:
-        kinds = ints_at(hashed, second)
-        _count(bytes_at(state[at.KIND_AT], v), longs_in(state, at.START), kinds, out)
+        _count(bytes_at(state[at.KIND_AT], v), start, ints_at(hashed, second), out)
     elif do == COIN:
         numbers = longs_at(state[at.NUMBERS], count)
         for i in range(count):
@@ -325,11 +302,11 @@ def _numbers(words: int, a: int) -> None:
                 x = (number | inside) + np.uint64(state[at.SEED]) * np.uint64(GOLDEN)
                 out[u] = np.int32(mix(x) >> np.uint64(63))
     elif do == BELOW:
-        given = ints_at(_place(words, first, 0), v)
+        given = _given(words, first, 0, v)
         for u in range(v):
             out[u] = given[u] if given[u] < second else -1
     else:
-        begin, end = ints_at(_place(words, first, 0), v), ints_at(_place(words, first, 1), v)
+        begin, end = _given(words, first, 0, v), _given(words, first, 1, v)
         hash_pieces(text_at(state[at.TEXT], state[at.SIZE]), begin, end, hashes)
         rows, vocabularies, text = np.uint64(max(second, 1)), longs_in(state, at.VOCABULARY), state[at.TEXT]
         for u in range(v):
@@ -348,20 +325,17 @@ def _flow(words: int, a: int) -> None:
     read as floats.
     """
     state = longs_at(words, at.WORDS)
-    steps, v = longs_in(state, at.BINDING), state[at.VERTICES]
-    to = steps[a + 1]
-    place = _begin(words, v, to, 0)
-    _say(words, to, 1, -1)
+    steps, v, fields = longs_in(state, at.BINDING), state[at.VERTICES], longs_in(state, at.FIELDS)
+    out = _begin(words, v, steps[a + 1], 0)
+    _say(words, steps[a + 1], 1, -1)
     f = (steps[a + 3] if steps[a] == FLOWING else steps[a + 2]) * build.OF_FIELD
-    fields = longs_in(state, at.FIELDS)
     if steps[a] == FLOWING:
         fields[f + build.VERTEX], fields[f + build.ROWS] = take(words, v, 4), take(words, v, 4)
         fields[f + build.FLOATS] = 1
     if full(words):
         return
-    out = ints_at(place, v)
     if steps[a] == FLOWING:
-        number, count = ints_at(_place(words, steps[a + 2], 0), v), 0
+        number, count = _given(words, steps[a + 2], 0, v), 0
         vertex, rows = ints_at(fields[f + build.VERTEX], v), floats_at(fields[f + build.ROWS], v)
         for u in range(v):
             vertex[count], rows[count] = u, number[u]

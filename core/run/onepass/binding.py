@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.data.readers.blanks import BEGIN, END
 from abw.core.data.readers.jsonscan import TEXT, WHOLE
 from abw.core.data.readers.planscan import FIELDS as PLAN_FIELDS
 from abw.core.data.readers.planscan import NUMBERS as PLAN_NUMBERS
@@ -40,16 +41,20 @@ _KINDS = 256
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a format is read: the stage, and the names of its registers in order."""
+    """How a format is read: the stage, and the names of its registers in order.
+
+    `halves`: which of the stage's columns the two halves of each have, -1 for none; of JSON no columns.
+    """
 
     stage: Stage
     columns: tuple[str, ...]
+    halves: tuple[int, ...] = ()
 
 
 def format_of(model: Model) -> Format | None:
     """Return how a model's texts are read."""
     if model.data.tokens:
-        return Format(read.tokens, ("word",)) if masks_of(model.data.tokens) else None
+        return Format(read.tokens, ("word",), (0, 1)) if masks_of(model.data.tokens) else None
     if model.data.format != "json":
         return FORMATS.get(model.data.format)
     schema = model.given
@@ -58,11 +63,11 @@ def format_of(model: Model) -> Format | None:
 
 
 FORMATS = {
-    "trees": Format(read.trees, ("parent", "right", "label", "word")),
-    "pairs": Format(read.pairs, ("word",)),
-    "words": Format(read.sentences, ("word",)),
-    "tags": Format(read.sentences, ("word", "tag")),
-    "lattice": Format(read.lattices, ("from", "to", "id", "tag")),
+    "trees": Format(read.trees, ("parent", "right", "label", "word"), (-1, 0, -1, 1, 2, 3, 4, 5)),
+    "pairs": Format(read.pairs, ("word",), (BEGIN, END)),
+    "words": Format(read.sentences, ("word",), (0, 1)),
+    "tags": Format(read.sentences, ("word", "tag"), (0, 1, 2, 3)),
+    "lattice": Format(read.lattices, ("from", "to", "id", "tag"), (-1, 0, -1, 1, 2, -1, 3, -1)),
     "plans": Format(queryplans.query_plans, (*queryplans.COLUMNS, *PLAN_FIELDS[len(PLAN_NUMBERS) :])),
 }
 

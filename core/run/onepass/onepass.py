@@ -31,7 +31,7 @@ from abw.core.run.columns import answered, answered_column
 from abw.core.run.minibatches import Passed, Planned
 from abw.core.run.onepass import bind, build, distinct, finish, schedule
 from abw.core.run.onepass import state as at
-from abw.core.run.onepass.binding import Binding, CannotPassError, binding_of, format_of
+from abw.core.run.onepass.binding import Binding, CannotPassError, Format, binding_of, format_of
 from abw.core.run.onepass.growing import stages as grow
 from abw.core.run.onepass.growing.finished import finished_binding
 from abw.core.run.onepass.growing.growth import Growing
@@ -141,15 +141,18 @@ class Pass:
         """Load or compile the stages that run texts; none if `texts_refusal` gives a reason."""
         model = self._model
         try:
-            reader, binding = _binding(model, self._networks)
+            read, binding = _binding(model, self._networks)
         except CannotPassError:
             return ()
         kinds = model.schema.kinds
-        numbers = {at.TAGGED: model.data.format == "tags", at.KINDS: len(kinds)}
-        self._space.read(binding, numbers, masks_of(model.data.tokens) if model.data.tokens else None)
+        arrays: dict[int, NDArray[Any]] = {at.HALVES: np.array(read.halves, np.int64)}
+        numbers = {at.TAGGED: int(model.data.format == "tags"), at.KINDS: len(kinds)}
+        if tokens := model.data.tokens and masks_of(model.data.tokens):
+            arrays[at.TOKENS], numbers[at.TOKENS_MANY] = tokens
+        self._space.read(binding, arrays, numbers)
         if self._growing is not None:
             self._growing.read(binding, kinds)
-        return (reader, bind.bind, *self._stages)
+        return (read.stage, bind.bind, *self._stages)
 
     @cached_property
     def _texted(self) -> Phases:
@@ -296,7 +299,7 @@ class Pass:
         return ends
 
 
-def _binding(model: Model, networks: Networks) -> tuple[Stage, Binding]:
+def _binding(model: Model, networks: Networks) -> tuple[Format, Binding]:
     """What reads a model's texts, and the steps that bind it to them. Errors: CannotPassError."""
     data = model.data
     read = format_of(model)
@@ -309,7 +312,7 @@ def _binding(model: Model, networks: Networks) -> tuple[Stage, Binding]:
     if any(answer.fields for answer in model.answers.values()):
         raise CannotPassError("outputs have fields of vertices")
     of = networks.cells, networks.program, read.columns, networks.growth_model
-    return read.stage, binding_of(model, *of)
+    return read, binding_of(model, *of)
 
 
 def _phases(rule: Rule, looks: bool) -> dict[str, tuple[Stage, ...]]:

@@ -64,14 +64,15 @@ _NUMBERS = 75
     CONSTANT_NOW, LISTED, PRODUCT_FLOPS_NOW, OTHER_FLOPS_NOW, EARLIER, EARLIER_AT,
 ) = range(_NUMBERS)  # fmt: skip
 
-_ARRAYS = 57
+_ARRAYS = 58
 # Words that name arrays: the address, and in the next word how many elements there are.
 #
 # - The addresses of the stages.
 # - Of the model, as `walk.measure` and `walk.fill` take them: `STEPS`, `REDUCTIONS`, `PRODUCERS`,
 #   `OWN_STATE`, `TABLES`; of fields that flow in the steps that read them, as (step, field), and `FIELDS`
 #   (see `build`).
-# - Of binding: steps, registers, the kinds that steps mean, where vocabularies lie (see `bind`).
+# - Of binding: steps, registers, the kinds that steps mean, where vocabularies lie (see `bind`), which of a
+#   reader's columns the halves of its registers have.
 # - Of JSON: powers of ten (see `jsontokens.Json`); of JSON lines where vocabularies of names lie, and what is
 #   told of these (see `jsonlines`).
 # - Of query plans: known words, and what becomes of fields (see `queryplans`). Of plain text: the masks of
@@ -87,7 +88,7 @@ _ARRAYS = 57
 (
     STAGES,
     STEPS, REDUCTIONS, PRODUCERS, OWN_STATE, TABLES, GIVEN, FIELDS,
-    BINDING, REGISTERS, MEMBERS, VOCABULARY,
+    BINDING, REGISTERS, MEMBERS, VOCABULARY, HALVES,
     JSON_POWERS, JSON_NAMES, JSON_FIELDS, JSON_LINKS,
     PLAN_NAMES, PLAN_FIELDS, TOKENS,
     EQUAL_ORDER, EQUAL_KEYS, EQUAL_ALONE, EQUAL_FACTS, EQUAL_APART, LEAF_ROWS, LEAF_KEPT,

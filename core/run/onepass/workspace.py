@@ -175,10 +175,8 @@ class Workspace:
             self._fields.words[word + build.COUNT] = len(rows)
             self._fields.words[word + build.FLOATS] = rows.size // max(1, len(rows))
 
-    def read(
-        self, binding: Binding, numbers: Mapping[int, int], tokens: tuple[NDArray[np.uint8], int] | None
-    ) -> None:
-        """Let passes read texts, and bind the model to them by these steps; `tokens`: see `masks_of`."""
+    def read(self, binding: Binding, arrays: Mapping[int, NDArray[Any]], numbers: Mapping[int, int]) -> None:
+        """Let passes read texts, and bind the model to them by these steps."""
         vocabularies = _tables(binding.vocabularies)
         self.point(at.BINDING, binding.steps)
         self.point(at.REGISTERS, np.zeros(2 * binding.registers, np.int64))
@@ -194,9 +192,8 @@ class Workspace:
             self.point(at.PLAN_NAMES, plan_names())
             self.point(at.PLAN_FIELDS, binding.plans)
             self.point(at.JSON_POWERS, POWERS)
-        if tokens:
-            self.point(at.TOKENS, tokens[0])
-            self.words[at.TOKENS_MANY] = tokens[1]
+        for word, array in arrays.items():
+            self.point(word, array)
         for word, number in numbers.items():
             self.words[word] = number
 
