@@ -25,8 +25,8 @@ BUDGETS = {
     "core/build": (470, 3_700),  # models as C libraries
     "core/cell": (895, 6_150),
     "core/data": (6_655, 52_750),  # JSON eight bytes at once
-    "core/exec": (14_455, 115_500),  # queries of one list are one record of the tape
-    "core/grad": (2_050, 17_600),
+    "core/exec": (14_490, 115_900),  # queries of one list are one record of the tape
+    "core/grad": (2_040, 17_500),
     "core/graph": (7_090, 59_900),
     "core/ir": (2_495, 15_850),
     "core/jit": (970, 5_960),  # compiled parts return arrays

@@ -147,12 +147,13 @@ class ShakenExecutor(ReferenceExecutor):
             return spread if reduction == "var" else np.sqrt(np.maximum(spread, 0))
         return self._moved(value, np.sqrt(rows.shape[-1]) * super()._reduced(reduction, np.abs(rows)))
 
-    def _attended(self, attention: Attention, values: Array, keys: Array, query: Array) -> Array:
+    def _attended(self, attention: Attention, values: Array, keys: Array, query: Array) -> list[Array]:
         """Attention with scores and sums rounded."""
         size = np.sqrt(len(query)) * np.abs(scores_of(attention, np.abs(keys), np.abs(query)))
-        value = attend(attention, values, keys, query, self._moved(np.zeros(size.shape), size))
-        sums = attend(attention, np.abs(values), keys, query)
-        return self._moved(value, np.sqrt(len(values)) * sums)
+        value, *others = attend(attention, values, keys, query, self._moved(np.zeros(size.shape), size))
+        sums = attend(attention, np.abs(values), keys, query)[0]
+        logs = [self._moved(each, 2 * np.abs(each) + np.sqrt(len(values))) for each in others]
+        return [self._moved(value, np.sqrt(len(values)) * sums), *logs]
 
 
 def shaken_runs(graph: Graph, params: Params) -> tuple[Result, ...]:

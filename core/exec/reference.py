@@ -35,16 +35,18 @@ def scores_of(attention: Attention, keys: Array, query: Array) -> Array:
 
 def attend(
     attention: Attention, values: Array, keys: Array, query: Array, moved: Array | float = 0.0
-) -> Array:
-    """Attention at one node: of values (n, e) with keys (n, d) by a query (d,) a vector (e,).
+) -> list[Array]:
+    """The outputs of attention at one node, the first (e,) of values (n, e) with keys (n, d) by a query (d,).
 
     `moved`: by how much the scores are other ones.
     """
     heads = attention.heads
     scores = scores_of(attention, keys, query) + moved
-    powers = np.exp(scores - scores.max(axis=0))
-    weights = powers / powers.sum(axis=0)
-    return np.asarray(np.einsum("nh,nhe->he", weights, values.reshape(len(values), heads, -1)).ravel())
+    largest = scores.max(axis=0)
+    powers = np.exp(scores - largest)
+    total = powers.sum(axis=0)
+    found = np.einsum("nh,nhe->he", powers / total, values.reshape(len(values), heads, -1)).ravel()
+    return [found, largest + np.log(total)][: 1 + attention.log_sums]
 
 
 class ReferenceExecutor(Executor):
@@ -109,7 +111,7 @@ class ReferenceExecutor(Executor):
     def _reduced(self, reduction: Reduction, rows: Array) -> Array:
         return np.asarray(getattr(np, reduction)(rows, axis=-1))
 
-    def _attended(self, attention: Attention, values: Array, keys: Array, query: Array) -> Array:
+    def _attended(self, attention: Attention, values: Array, keys: Array, query: Array) -> list[Array]:
         return attend(attention, values, keys, query)
 
     def _held(self, earlier: Earlier) -> list[Array]:
@@ -168,7 +170,7 @@ class ReferenceExecutor(Executor):
                     if isinstance(net_type.reduction, Attention):
                         values_of, keys = (np.stack([value(r) for r in runs[s]]) for s in (VALUES, KEYS))
                         query = value(runs[QUERY][0])
-                        outputs[node] = [self._attended(net_type.reduction, values_of, keys, query)]
+                        outputs[node] = self._attended(net_type.reduction, values_of, keys, query)
                     else:
                         outputs[node] = [reduced(net_type.reduction, run) for run in runs]
 

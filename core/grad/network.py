@@ -9,7 +9,7 @@ from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.grad.cell import Differentiated, differentiate
 from abw.core.grad.reductions import Part, Parts, Read, attended, largest, means, spreads, sums
 from abw.core.graph.cells import MOST_GIVEN
-from abw.core.ir.cell import Shape
+from abw.core.ir.cell import Port, Shape
 from abw.core.ir.model import QUERY, Attention
 from abw.core.ir.network import LISTED, Constant, NetType, Network, Slot
 
@@ -113,10 +113,15 @@ class _Builder:
                 self.zero(self.types[t].outputs[o].shape)  # of a sum that no node reads
                 derived.append(Derived(t, -1, o))
         flows = _Flows(self, parts, first, sums_of, losses)
-        forward = [
-            t if made is None else replace(t, cell=made.forward, outputs=made.forward.output_ports)
-            for t, made in zip(self.types, self.cells, strict=True)
-        ]
+        forward = []
+        for kind, cell, own in zip(self.types, self.cells, parts, strict=True):
+            if cell is not None:
+                forward.append(replace(kind, cell=cell.forward, outputs=cell.forward.output_ports))
+            elif own is not None and isinstance(how := kind.reduction, Attention):
+                outputs = (*kind.outputs, Port("log-sums", (how.heads,)))
+                forward.append(replace(kind, reduction=replace(how, log_sums=True), outputs=outputs))
+            else:
+                forward.append(kind)
         backward = [self._type(item, parts, first, flows, count) for item in derived]
         types = (*forward, *backward)
         if self.end > -LISTED:

@@ -118,43 +118,32 @@ def largest(shapes: Sequence[Shape]) -> Parts:
 
 
 def attended(attention: Attention, values: Shape, keys: Shape) -> Parts:
-    """Scores and the largest of them, powers, their sum with what all edges share, and each edge's gradients.
+    """What all edges of a node share, and each edge's gradients.
 
-    With w = e / z the weights of a head, e = exp(s - max s), y the result and g its gradient: that of a value
-    is w g, that of a score w (g . value - g . y).
+    With w = e^(s - l) the weights of a head, l the logarithm of their sum, y the result and g its gradient:
+    that of a value is w g, that of a score w (g . value - g . y).
     """
     heads = attention.heads
     factor = attention.factor(keys[0])
-    scores: Shape = (heads,)
     parts: list[Part] = []
-    with _part("scores", "edge", parts) as part:
-        k, q = part.read("k", keys, "operand", KEYS), part.read("q", keys, "operand", QUERY)
-        if attention.added:
-            both = k + q
-            part.outputs["s"] = _by_head(where(both > 0, both, SLOPE * both), heads)
-        else:
-            part.outputs["s"] = factor * _by_head(k * q, heads)
-    port = Port("s", scores)
-    parts.append(Part("largest", "node", None, "max", (Read("edges", 0, 0),), (port,), (port,)))
-    with _part("powers", "edge", parts) as part:
-        s, level = part.read("s", scores, "own", 0), part.read("level", scores, "node", 1)
-        part.outputs["e"] = function("exp", s - level)
     with _part("shares", "node", parts) as part:
-        z = part.read("z", scores, "edges", 2)
         g, y = part.read("g", values, "gradient", 0), part.read("y", values, "output", 0)
-        share = g / _to_head(z, values)
-        part.outputs |= {"share": share, "level": _by_head(share * y, heads)}
+        part.outputs |= {"share": g + 0.0, "level": _by_head(factor * (g * y), heads)}
     with _part("each", "edge", parts) as part:
-        e, v = part.read("e", scores, "own", 2), part.read("v", values, "operand", VALUES)
-        share, level = part.read("share", values, "node", 3), part.read("level", scores, "node", 3, 1)
         k, q = part.read("k", keys, "operand", KEYS), part.read("q", keys, "operand", QUERY)
-        slope = _to_head(e * (_by_head(share * v, heads) - level) * factor, keys)
+        v, logs = part.read("v", values, "operand", VALUES), part.read("l", (heads,), "output", 1)
+        share, level = part.read("share", values, "node", 0), part.read("level", (heads,), "node", 0, 1)
+        both = k + q
+        terms = where(both > 0, both, SLOPE * both) if attention.added else factor * (k * q)
+        scores = _by_head(terms, heads)
+        e = function("exp", scores - logs)
+        slope = _to_head(e * (_by_head(factor * (share * v), heads) - level), keys)
         part.outputs["d_value"] = _to_head(e, values) * share
         if attention.added:
-            part.outputs["d_key"] = slope * where(k + q > 0, 1.0, SLOPE)
+            part.outputs["d_key"] = slope * where(both > 0, 1.0, SLOPE)
         else:
             part.outputs |= {"d_key": slope * q, "d_query": slope * k}
-    return Parts(tuple(parts), ((4, 0), (4, 1), (4, 1 if attention.added else 2)))
+    return Parts(tuple(parts), ((1, 0), (1, 1), (1, 1 if attention.added else 2)))
 
 
 def _several(shapes: Sequence[Shape], slot: int) -> str:

@@ -58,12 +58,14 @@ class Attention:
     A score is the product of a neighbour's key with the query (Vaswani et al., 2017), divided by the root of
     their length where `scaled`; or where `added` the sum of leaky_relu(key + query), with SLOPE below zero:
     so graph attention networks have it, of one number a head (Veličković et al., 2018). VALUES, KEYS and
-    QUERY are its inputs in order; the query is read again for each neighbour.
+    QUERY are its inputs in order; the query is read again for each neighbour. Where a backward pass follows
+    (`log_sums`) a second output has of each head the logarithm of the sum of all exponentials of scores.
     """
 
     heads: int
     scaled: bool = True
     added: bool = False
+    log_sums: bool = False
 
     def __str__(self) -> str:
         """A name, of which a difference in meaning is a part."""

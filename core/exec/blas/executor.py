@@ -126,7 +126,7 @@ class BlasExecutor(Executor):
                 inputs.append(rows)
             if isinstance(reduction, Attention):
                 begin = list_ptr[operand_ptr[b]]
-                _attend(reduction, inputs, plan.lists[begin : begin + lanes + 1], outputs[0])
+                _attend(reduction, inputs, plan.lists[begin : begin + lanes + 1], outputs)
                 launches += 1
             if kernel is not None:
                 kernel.run(lanes, inputs, outputs)
@@ -164,8 +164,10 @@ class BlasExecutor(Executor):
                 kernel.bind(scratch, capacity)
 
 
-def _attend(attention: Attention, inputs: Sequence[Floats], ends: NDArray[np.int32], out: Floats) -> None:
-    """Attention over the rows `ends[i]:ends[i + 1]` of the inputs to row i of `out`."""
+def _attend(
+    attention: Attention, inputs: Sequence[Floats], ends: NDArray[np.int32], outputs: Sequence[Floats]
+) -> None:
+    """Attention over the rows `ends[i]:ends[i + 1]` of the inputs to row i of the outputs."""
     values, keys, queries = (rows.reshape(len(rows), attention.heads, -1) for rows in inputs)
     counts, begins = np.diff(ends), ends[:-1]
     if attention.added:
@@ -173,12 +175,15 @@ def _attend(attention: Attention, inputs: Sequence[Floats], ends: NDArray[np.int
         scores = np.where(sums > 0, sums, np.float32(SLOPE) * sums).sum(axis=-1)
     else:
         scores = np.einsum("nhd,nhd->nh", keys, queries) * np.float32(attention.factor(inputs[KEYS].shape[1]))
-    powers = np.exp(scores - np.repeat(np.maximum.reduceat(scores, begins), counts, axis=0))
+    largest = np.maximum.reduceat(scores, begins)
+    powers = np.exp(scores - np.repeat(largest, counts, axis=0))
     # NumPy adds rows one after the other: long lists need a wider type
     totals = np.add.reduceat(powers, begins, dtype=np.float64).astype(np.float32)
     powers /= np.repeat(totals, counts, axis=0)
     weighted = (values * powers[:, :, None]).reshape(len(values), -1)
-    out[:] = np.add.reduceat(weighted, begins, dtype=np.float64)
+    outputs[0][:] = np.add.reduceat(weighted, begins, dtype=np.float64)
+    if attention.log_sums:
+        outputs[1][:] = largest + np.log(totals)
 
 
 def _reduce(reduction: str, rows: Floats, ends: NDArray[np.int32], out: Floats) -> Floats:

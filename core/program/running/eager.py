@@ -78,7 +78,7 @@ class EagerRunner(BatchRunner):
                 found = run_cell(net_type.cell, operands, [self._wide[p] for p in net_type.params])
             elif isinstance(net_type.reduction, Attention):
                 listed, keys = np.stack(operands[:length]), np.stack(operands[length : 2 * length])
-                found = [attend(net_type.reduction, listed, keys, operands[-1])]
+                found = attend(net_type.reduction, listed, keys, operands[-1])
             else:
                 found = [getattr(np, str(net_type.reduction))(np.stack(operands, axis=-1), axis=-1)]
         for output, value in enumerate(found):

@@ -259,6 +259,8 @@ def make_network(
             params.append(Param(f"{name}.{param.name}", param.shape, param.init))
         reduced = slots[: VALUES + 1] if isinstance(reduction, Attention) else slots
         outputs = cell.output_ports if cell else tuple(Port(s.name, s.shape) for s in reduced)
+        if isinstance(reduction, Attention) and reduction.log_sums:
+            outputs = (*outputs, Port("log-sums", (reduction.heads,)))
         found.append(NetType(name, cell, reduction, slots, outputs, tuple(numbers)))  # type: ignore[arg-type]
     width = 1 << (max(len(t.outputs) for t in found) - 1).bit_length()
     return Network("test", "cell", tuple(found), tuple(params), tables, constants, (), width)

@@ -210,7 +210,7 @@ def test_heads_of_one_float_to_hundreds_over_lists_of_any_length(size: int, head
         Constant("param", 0, (size,), 18, 1),
     )
     slots = tuple(Slot(f"s{n}", (size,), (), (n,)) for n in range(3))
-    kind = Attention(heads, added=added)
+    kind = Attention(heads, added=added, log_sums=True)
     network = make_network([("attend", None, kind, slots)], tables, constants, [Param("query", (size,))])
     lists = [rng.integers(0, 9, n) for n in (2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33, 63, 64, 65, 130)]
     operands = [[*(-1 - some), *(-10 - some), *[-19] * len(some)] for some in lists]
@@ -221,12 +221,21 @@ def test_heads_of_one_float_to_hundreds_over_lists_of_any_length(size: int, head
         rng.standard_normal(shape).astype(np.float32) for shape in ((9, size),) * 2 + ((size,),)
     )
     params = Params((query,), (values, keys))
-    executor = get_executor("cpu")
-    executor.prepare(network, params)
-    found = executor.run(plan(graph, once(graph))).value(0, 0)
-    wanted = reference(graph, params).value(0, 0)
-    # scores of hundreds of floats are rounded in single precision before their exponentials
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-6 * size**0.5 * np.abs(wanted).max())
+    exact = reference(graph, params)
+    score = np.einsum("ihd,hd->ih", keys.astype(float).reshape(9, heads, -1), query.reshape(heads, -1))
+    if not added:
+        score *= (size // heads) ** -0.5
+        logs = np.stack([np.log(np.exp(score[some]).sum(axis=0)) for some in lists])
+        np.testing.assert_allclose(exact.value(0, 1), logs)
+    for name in ("cpu", "blas"):
+        executor = get_executor(name)
+        executor.prepare(network, params)
+        found = executor.run(plan(graph, once(graph)))
+        for output in range(2):
+            wanted = exact.value(0, output)
+            # scores of hundreds of floats are rounded in single precision before their exponentials
+            allowed = 2e-6 * size**0.5 * np.abs(wanted).max()
+            np.testing.assert_allclose(found.value(0, output), wanted, rtol=0, atol=allowed, err_msg=name)
 
 
 @pytest.mark.parametrize("scores", ["equal", "random", "rising"])

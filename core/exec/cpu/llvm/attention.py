@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from abw.core.exec.cpu.llvm.emit import Function, Module, double, number, splat
-from abw.core.exec.cpu.llvm.functions import exp
+from abw.core.exec.cpu.llvm.functions import exp, log
 from abw.core.exec.cpu.llvm.kernel import PARAMS, SLOT_WORDS
 from abw.core.exec.cpu.llvm.singles import across, copy, first_lanes, masked, over
 from abw.core.exec.lower.rows import BLOCK, RISE, columns, padded, row_floats
@@ -45,6 +45,7 @@ class _Attention:
 
     def __init__(self, f: Function, attention: Attention, shapes: tuple[Shape, ...]) -> None:
         self.f, self.heads, self.added = f, attention.heads, attention.added
+        self.log_sums = attention.log_sums
         self.lanes, self.vector = f.target.lanes, f.target.vector
         self.pitch = [4 * row_floats(shape, self.lanes) for shape in shapes]
         self.part, self.share = (columns(shapes[s]) // self.heads for s in (KEYS, VALUES))
@@ -57,6 +58,7 @@ class _Attention:
         self.sums: list[str] = []
         self.base: list[str] = []
         self.index: list[str] = []
+        self.logs = ""
 
     def emit(self) -> None:
         """All lanes of one batch."""
@@ -77,6 +79,9 @@ class _Attention:
             begin, end = f.int_item(lists, i), f.int_item(lists, f.i64("add", i, 1))
             query = self._row(QUERY, begin)
             out = f.at(outputs, f.i64("mul", i, self.pitch[VALUES]))
+            if self.log_sums:
+                logs = f.pointer_item("%frame", SLOT_WORDS * slots + 1)
+                self.logs = f.at(logs, f.i64("mul", i, 4 * row_floats((self.heads,), self.lanes)))
             count = f.i64("sub", end, begin)
 
             def each(heads: Callable[[str, str, str, str, str], None]) -> None:
@@ -105,18 +110,32 @@ class _Attention:
         """A group of heads of one lane whose list has at most a vector of rows."""
         f = self.f
         self._score_rows(group, begin, count, self._of_heads(query, group, self.part))
+        levels, totals = [], []
         for weights in self.weights:
             scores = self._scored(weights, 0, count)
-            powers = exp(f, f.vec("fsub", scores, self._level(across(f, "fmax", scores))))
-            f.store(f.vec("fdiv", powers, f.spread(across(f, "fadd", powers))), weights)
+            levels.append(self._level(across(f, "fmax", scores)))
+            powers = exp(f, f.vec("fsub", scores, levels[-1]))
+            totals.append(f.spread(across(f, "fadd", powers)))
+            f.store(f.vec("fdiv", powers, totals[-1]), weights)
+        self._write_logs(group, levels, totals)
         self._write(group, begin, count, out)
 
     def _one_block(self, group: str, begin: str, count: str, query: str, out: str) -> None:
         """A group of heads of one lane whose list is one block."""
         start = [INFINITE] * self.together
         largest = self._scores(group, begin, count, self._of_heads(query, group, self.part), start)
-        totals = self._powers(count, [self._level(x) for x in largest])
-        self._write(group, begin, count, out, [self.f.spread(total) for total in totals])
+        levels = [self._level(x) for x in largest]
+        totals = [self.f.spread(total) for total in self._powers(count, levels)]
+        self._write_logs(group, levels, totals)
+        self._write(group, begin, count, out, totals)
+
+    def _write_logs(self, group: str, levels: Sequence[str], totals: Sequence[str]) -> None:
+        """Write the logarithms of sums of exponentials, from those of what scores are above `levels`."""
+        f = self.f
+        if self.log_sums:
+            (first,) = self._of_heads(self.logs, group, 1)[:1]
+            for h, (level, total) in enumerate(zip(levels, totals, strict=True)):
+                f.put("float", self._first(f.vec("fadd", level, log(f, total))), first, h)
 
     def _write(self, group: str, begin: str, count: str, out: str, totals: Sequence[str] = ()) -> None:
         """Write a block's weighted sums to the heads' place in `out`; over `totals`, where they are given."""
@@ -159,7 +178,11 @@ class _Attention:
 
         blocks = f.i64("sdiv", f.i64("add", count, BLOCK_ROWS - 1), BLOCK_ROWS)
         start = [*[("float", INFINITE)] * n, *[("double", double(0.0))] * n]
-        totals = f.loop(blocks, block, start)[n:]
+        last = f.loop(blocks, block, start)
+        totals = last[n:]
+        if self.log_sums:
+            single = [f.spread(f.let(f"fptrunc double {total} to float")) for total in totals]
+            self._write_logs(group, [self._level(x) for x in last[:n]], single)
         for place_of, total, sums in zip(
             self._of_heads(out, group, self.share), totals, self.sums, strict=True
         ):
