@@ -7,7 +7,7 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,24 +96,29 @@ class TensorFile:
 
 def write_tensors(file: IO[bytes], tensors: Mapping[str, Array]) -> None:
     """Write arrays as safetensors."""
+    for name in write_header(file, {n: (array.dtype, array.shape) for n, array in tensors.items()}):
+        file.write(np.ascontiguousarray(tensors[name]).tobytes())
+
+
+def write_header(
+    file: IO[bytes], arrays: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
+) -> Iterable[str]:
+    """Write how safetensors begin: the header's length, and the types and shapes of arrays as JSON.
+
+    Returns the names in the order in which elements follow: the wider first, so that all of them lie aligned.
+    """
     names = {np.dtype(dtype).name: name for name, dtype in _TYPES.items() if name != "BF16"}
     header: dict[str, Any] = {}
     at = 0
-    # the wider elements first, so that all of them lie aligned
-    order = sorted(tensors, key=lambda name: -tensors[name].dtype.itemsize)
-    for name in order:
-        array = tensors[name]
-        header[name] = {
-            "dtype": names[array.dtype.name],
-            "shape": list(array.shape),
-            "data_offsets": [at, at + array.nbytes],
-        }
-        at += array.nbytes
+    for name in sorted(arrays, key=lambda name: -arrays[name][0].itemsize):
+        dtype, shape = arrays[name]
+        end = at + dtype.itemsize * math.prod(shape)
+        header[name] = {"dtype": names[dtype.name], "shape": list(shape), "data_offsets": [at, end]}
+        at = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     file.write(len(text).to_bytes(8, "little") + text)
-    for name in order:
-        file.write(np.ascontiguousarray(tensors[name]).tobytes())
+    return header
 
 
 def words_in(path: Path) -> dict[str, tuple[str, ...]]:
@@ -206,17 +211,23 @@ def _npz(path: Path) -> dict[str, Stored]:
         }
 
 
+def read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape and type of an array in NumPy's format that has so many bytes. Raises ValueError."""
+    version = npy.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"it holds an array of a version unknown here: {version}")
+    shape, _, dtype = _HEADERS[version](file)
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects")
+    if file.tell() + math.prod(shape) * dtype.itemsize != size:
+        raise ValueError(f"{shape} values of {dtype} are not {size - file.tell()} bytes")
+    return shape, dtype
+
+
 def _member(path: Path, archive: ZipFile, member: ZipInfo) -> Stored:
-    """An array of an archive: its header is read, and held against the member's size."""
+    """An array of an archive, of which the header is read."""
     with archive.open(member) as file:
-        version = npy.read_magic(file)
-        if version not in _HEADERS:
-            raise ValueError(f"'{member.filename}' is of a version unknown here: {version}")
-        shape, _, dtype = _HEADERS[version](file)
-        if dtype.hasobject:
-            raise ValueError(f"'{member.filename}' holds Python objects")
-        if file.tell() + math.prod(shape) * dtype.itemsize != member.file_size:
-            raise ValueError(f"'{member.filename}' does not have the size that its header says")
+        shape, dtype = read_header(file, member.file_size)
 
     def read() -> Array:
         with _reading(path, "npz"), ZipFile(path) as archive, archive.open(member) as file:

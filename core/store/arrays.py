@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -18,8 +17,7 @@ from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
 from abw.core.base.files import replacing, writing
-
-_NAMES = {"float64": "F64", "float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
+from abw.core.data.tensors import write_header
 
 
 class Growing:
@@ -119,20 +117,8 @@ def write_npz(file: IO[bytes], arrays: Arrays) -> None:
 
 
 def write_safetensors(file: IO[bytes], arrays: Arrays) -> None:
-    """Write arrays as safetensors: the header's length, the header as JSON, the elements."""
-    header: dict[str, Any] = {}
-    at = 0
-    # the wider elements first, so that all of them lie aligned
-    for name in sorted(arrays, key=lambda name: -arrays[name].dtype.itemsize):
-        array = arrays[name]
-        shape = [array.rows, *array.shape]
-        end = at + array.dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-        header[name] = {"dtype": _NAMES[array.dtype.name], "shape": shape, "data_offsets": [at, end]}
-        at = end
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    file.write(len(text).to_bytes(8, "little") + text)
-    for name in header:
+    """Write arrays as safetensors."""
+    for name in write_header(file, {n: (a.dtype, (a.rows, *a.shape)) for n, a in arrays.items()}):
         _copy(arrays[name], file)
 
 

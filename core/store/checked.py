@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError
 from abw.core.base.files import writing
+from abw.core.data.tensors import read_header
 from abw.core.graph.dag import Dag
 from abw.core.graph.graph import Graph
 from abw.core.graph.growing.history.history import History
@@ -171,15 +172,9 @@ def read_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, Arr
 
 def _array(content: bytes) -> Array:
     file = io.BytesIO(content)
-    header = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
-    shape, fortran, dtype = header(file)
-    rest = memoryview(content)[file.tell() :]
-    count = 1
-    for size in shape:
-        count *= size
-    if dtype.hasobject or fortran or min(shape, default=0) < 0 or count * dtype.itemsize != len(rest):
-        raise ValueError(f"{shape} values of {dtype} are not {len(rest)} bytes")
-    return np.ndarray(shape, dtype, rest).copy()
+    read_header(file, len(content))
+    file.seek(0)
+    return npy.read_array(file, allow_pickle=False)
 
 
 def require_names(name: str, array: Array) -> tuple[str, ...]:
