@@ -211,23 +211,23 @@ def _npz(path: Path) -> dict[str, Stored]:
         }
 
 
-def read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """The shape and type of an array in NumPy's format that has so many bytes. Raises ValueError."""
+def read_header(file: IO[bytes], size: int, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape and type of an array in NumPy's format, which has so many bytes. Raises ValueError."""
     version = npy.read_magic(file)
     if version not in _HEADERS:
-        raise ValueError(f"it holds an array of a version unknown here: {version}")
+        raise ValueError(f"'{name}' is of a version unknown here: {version}")
     shape, _, dtype = _HEADERS[version](file)
     if dtype.hasobject:
-        raise ValueError("it holds Python objects")
+        raise ValueError(f"'{name}' holds Python objects")
     if file.tell() + math.prod(shape) * dtype.itemsize != size:
-        raise ValueError(f"{shape} values of {dtype} are not {size - file.tell()} bytes")
+        raise ValueError(f"'{name}' does not have the size that its header says")
     return shape, dtype
 
 
 def _member(path: Path, archive: ZipFile, member: ZipInfo) -> Stored:
     """An array of an archive, of which the header is read."""
     with archive.open(member) as file:
-        shape, dtype = read_header(file, member.file_size)
+        shape, dtype = read_header(file, member.file_size, member.filename)
 
     def read() -> Array:
         with _reading(path, "npz"), ZipFile(path) as archive, archive.open(member) as file:

@@ -162,19 +162,15 @@ def read_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, Arr
                     raise ValueError(f"it lacks the array '{name}'")
                 if archive.getinfo(members[name]).compress_type != ZIP_STORED:
                     raise ValueError(f"the array '{name}' is compressed")
-                found[name] = _array(archive.read(members[name]))
+                file = io.BytesIO(archive.read(members[name]))
+                read_header(file, len(file.getbuffer()), name)
+                file.seek(0)
+                found[name] = npy.read_array(file, allow_pickle=False)
             return found
     except FileNotFoundError:
         raise AbwError(f"{path} does not exist", hint=AGAIN) from None
     except Exception as error:  # zipfile and NumPy, on bytes of any kind
         raise AbwError(f"{path} is damaged: {error or type(error).__name__}", hint=AGAIN) from None
-
-
-def _array(content: bytes) -> Array:
-    file = io.BytesIO(content)
-    read_header(file, len(content))
-    file.seek(0)
-    return npy.read_array(file, allow_pickle=False)
 
 
 def require_names(name: str, array: Array) -> tuple[str, ...]:

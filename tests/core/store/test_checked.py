@@ -83,7 +83,7 @@ def test_no_number_reaches_compiled_code_unchecked(
         ({"vertex": np.zeros(3, np.int32)}, "'vertex' has 3 numbers for 4"),
         ({"types": np.array(["a", "a"])}, "names a type twice"),
         ({"types": np.zeros(2)}, "'types' are not names"),
-        ({"nodes": np.array([None] * 4)}, "it holds Python objects"),
+        ({"nodes": np.array([None] * 4)}, "holds Python objects"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
