@@ -33,7 +33,7 @@ from abw.core.jit.decorators import entry, fragment
 from abw.core.run.onepass import build
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.read import escaped, in_lines
-from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, full, take
+from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, clear, full, take
 from abw.core.run.onepass.vocabulary import row_of
 
 Longs = NDArray[np.int64]
@@ -76,8 +76,7 @@ def json_lines(words: int) -> int:
     state[at.START], state[at.START + 1] = take(words, count + 1, 8), count + 1
     if full(words):
         return MORE
-    for i in range(scanned.COUNTS):
-        room.counts[i] = 0
+    clear(room.counts)
     for i in range(names):
         room.last[0, i] = room.last[1, i] = -1
     text = text_at(state[at.TEXT], size)
@@ -239,8 +238,7 @@ def _links(words: int, room: Room, number: Longs, position: int) -> int:
                         return OTHER
                     target[edge[1, e]] = edge[2, e]
             continue
-        for u in range(v + 2):
-            end[u] = 0
+        clear(end)
         for e in range(edges):
             end[edge[1, e] + 2] += edge[0, e] == link
         for u in range(v):

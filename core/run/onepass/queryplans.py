@@ -30,7 +30,7 @@ from abw.core.jit.pointers import Table
 from abw.core.run.onepass import build
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.read import escaped, in_lines
-from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, full, take
+from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, clear, full, take
 
 # The registers that a plan always fills, and how many there are.
 COLUMNS = ("parent", "left", "right", "child-count", "kind")
@@ -90,10 +90,8 @@ def query_plans(words: int) -> int:
         longs_at(counted, 4),
         ints_at(after, keys + 1),
     )
-    for i in range(4):
-        room.counts[i] = 0
-    for i in range(keys + 1):
-        room.next[i] = 0
+    clear(room.counts)
+    clear(room.next)
     text, eights = text_at(state[at.TEXT], size), eights_at(state[at.TEXT], size - 7)
     json = Json(text, eights, doubles_in(state, at.JSON_POWERS))
     seen, _, code, _ = scan_plans(json, at.ZERO, at.ZERO, count + 1, known, room)
@@ -127,9 +125,8 @@ def _fields(words: int, room: PlanRoom) -> int:
             registers[to], registers[to + 1] = (first - begin) >> 2, (second - begin) >> 2
             if full(words):
                 return MORE
-            one, other = ints_at(first, v), ints_at(second, v)
-            for u in range(v):
-                one[u], other[u] = 0, 0
+            clear(ints_at(first, v))
+            clear(ints_at(second, v))
         elif flows >= 0:
             told[flows + build.VERTEX], told[flows + build.ROWS] = take(words, v, 4), take(words, v, 4)
             told[flows + build.COUNT], told[flows + build.FLOATS] = 0, 1
