@@ -37,7 +37,9 @@ class Watch:
         """Look at a mini-batch that took so many seconds. What is drawn at random stays as it would be."""
         known = len(self._cells.library.types), self._rewriter.times, torch.is_grad_enabled()
         settled, self._known = known == self._known, known
-        if not settled or not self._left:
+        causes = self._causes(items)
+        # what learns spends more forward, and less backward
+        if not settled or not self._left or (self._cells.learns() and not causes):
             return
         self._left -= 1
         alone = items[:: -(-len(items) // MOST_ALONE)]
@@ -57,7 +59,7 @@ class Watch:
         ours = took / len(items)
         self._ratios.append((ours / theirs, ours, theirs))
         if self._left == 0:
-            self._say(self._causes(items) or [COMMON])
+            self._say(causes or [COMMON])
 
     def _causes(self, items: list[Any]) -> list[str]:
         """Why batching may not pay."""

@@ -251,6 +251,38 @@ class WeightsComputed(Base):
         return x * torch.exp(self.matrix[0])
 
 
+class Distances(Base):
+    def forward(self, words):
+        x, zero = self.linear(self.word(words[0])), torch.zeros(6)
+        apart = [torch.dist(x, self.linear(self.word(w))) for w in words]
+        flat = functional.normalize(zero * x, dim=0) + functional.pairwise_distance(x, zero)
+        return torch.stack(apart).sum() + (x * 0).norm() + flat
+
+
+class NumbersAsked(Base):
+    def forward(self, words):
+        x = self.word(words[0])
+        for i in range(len(words) * 4):
+            t = 1 / (1 + abs(self.score(x).item()))
+            x = torch.tanh(self.linear(x)) * t + self.word(words[i % len(words)]) * (1 - t)
+            x = self.linear(x * t) * t / (i + 1)
+        return x * 8
+
+
+class Lists(Base):
+    def __init__(self):
+        super().__init__()
+        self.factors = nn.ParameterList([nn.Parameter(torch.randn(1)) for _ in range(3)])
+        self.named = nn.ParameterDict({"a": torch.randn(6, 6), "b": torch.randn(6)})
+
+    def forward(self, words):
+        x = self.word(words[0])
+        for w in words:
+            x = torch.tanh(self.named["a"] @ x + self.named["b"] * self.factors[w % 3])
+        shares = torch.softmax(torch.cat(list(self.factors)), 0)
+        return sum(share * x for share in shares)
+
+
 class RowsTaken(Base):
     def forward(self, words):
         x = torch.cat([self.embed.weight[words[0]], self.matrix[len(words) - 1]])

@@ -22,6 +22,10 @@ from abw.torch.tracing.trace import MEANINGS, Trace, Traced, TracedList
 CONSTANTS = (bool, str, float, torch.dtype, torch.device, slice, type(Ellipsis), torch.Size)
 
 
+# Other whole numbers that an operation computes with are inputs of its cell.
+MOST_INTEGERS = 8
+
+
 class StructuralError(Exception):
     """A region is given arguments that are neither tensors nor numbers: those at `paths`."""
 
@@ -74,29 +78,31 @@ class Kinds:
     """How a region takes its arguments.
 
     `fixed`: lists that are traced element by element; `constants`: integers that are constants of the cell;
-    `varying`: floats that differ from call to call; `copied`: concatenations that are copied first; `taken`:
-    what the last `symbols` found.
+    `varying`: numbers that are computed with and differ from call to call; `copied`: concatenations that are
+    copied first; `taken`: what the last `symbols` found.
     """
 
-    def __init__(self, cells: Any, *, constant: bool) -> None:
-        """`constant`: whether all integers are constants."""
-        self.cells, self.constant = cells, constant
+    def __init__(self, cells: Any, *, constant: bool, loose: bool) -> None:
+        """`constant`: whether all integers are constants; `loose`: whether numbers may be operands."""
+        self.cells, self.constant, self.loose = cells, constant, loose
         self.fixed: set[Any] = set()
         self.constants: set[Any] = set()
         self.varying: set[Any] = set()
         self.copied: set[Any] = set()
         self.taken = Taken()
-        self._floats: dict[Any, float] = {}
+        self._numbers: dict[Any, set[float]] = {}
         self._joined: dict[Any, set[bool]] = {}
 
     def settle(self, args: Any) -> bool:
-        """Note which floats vary, and which arguments are concatenations at some calls and values at others
+        """Note which numbers vary, and which arguments are concatenations at some calls and values at others
         (they are copied then, so that all calls are of one cell). Whether anything is new.
         """
         before = len(self.varying) + len(self.copied)
         for path, x in _parts(args):
-            if type(x) is float and not self.constant:
-                if self._floats.setdefault(path, x) != x:
+            if type(x) is float or (type(x) is int and self.constant):
+                known = self._numbers.setdefault(path, set())
+                known.add(x)
+                if self.loose and len(known) > (1 if type(x) is float else MOST_INTEGERS):
                     self.varying.add(path)
             elif isinstance(x, Concat | Value):
                 kinds = self._joined.setdefault(path, set())
@@ -108,7 +114,7 @@ class Kinds:
     def refined(self, args: Any, lists: bool) -> bool:
         """Fix all lists and stacks of values, or let all floats vary. Whether there are any that were not."""
         known = self.fixed if lists else self.varying
-        wanted = _is_list if lists else lambda x: type(x) is float and not self.constant
+        wanted = _is_list if lists else lambda x: type(x) is float and self.loose
         more = {path for path, x in _parts(args) if wanted(x)} - known
         known |= more
         return bool(more)
@@ -138,6 +144,10 @@ class Kinds:
             to.test(f"{e}.__class__ is %s", cls, looked=True)
             slot = to.slots[path] = to.add(x, e)
             return cls, to.given(tuple(x.shape), ("value", slot, cls))
+        if cls in (int, float) and path in self.varying:
+            to.test(f"({e}.__class__ is float or {e}.__class__ is int)")
+            slot = to.add(torch.tensor(float(x)), f"tensor(float({e}))")
+            return "number", to.given((), ("tensor", slot, ()))
         if cls is int or issubclass(cls, np.integer):
             to.known &= cls is int
             if path in self.constants or self.constant:
@@ -163,9 +173,6 @@ class Kinds:
             to.test(f"{e}.__class__ is {cls.__name__} and len({e}) == {len(x)}")
             pairs = [self._taken(y, (*path, i), f"{e}[{i}]", to) for i, y in enumerate(x)]
             return (cls, *[key for key, _ in pairs]), cls(symbol for _, symbol in pairs)
-        if cls is float and path in self.varying:
-            to.known = False
-            return "float", to.given((), ("tensor", to.add(torch.tensor(x), e), ()))
         if x is None or cls in CONSTANTS:
             ends = (x.start, x.stop, x.step) if cls is slice else ()
             plain = cls in (str, float, slice) and all(end is None or type(end) is int for end in ends)
@@ -238,10 +245,11 @@ class Kinds:
         names, base, shape, trace = self.cells.names, x._base, tuple(x.shape), to.trace
         wide, at = sum(s != 1 for s in shape) > 1, _wide(shape)
         if isinstance(x, torch.nn.Parameter) or id(x) in names:
-            to.known = False
+            to.test(f"{e} is %s", x)
             return ("param", id(x)), trace and trace.param(x)
         if base is not None and id(base) in names:
-            to.known = False
+            to.test(f"{e}.__class__ is Tensor and {e}._base is %s and {e}.shape == {shape!r}", base)
+            to.test(f"{e}.storage_offset() == {x.storage_offset()} and {e}.stride() == {x.stride()!r}")
             part = trace and trace.part(x)
             if trace is not None and part is None:
                 raise CannotTrace("a part of a parameter that is no run of rows")

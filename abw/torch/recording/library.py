@@ -123,7 +123,8 @@ class CellLibrary:
         """The tables and vectors of the model."""
         params: list[Param] = []
         for module in self.model.modules():
-            theirs = type(module).__module__.startswith("torch.nn")
+            lists = torch.nn.ParameterList | torch.nn.ParameterDict
+            theirs = type(module).__module__.startswith("torch.nn") and not isinstance(module, lists)
             own = [] if theirs else [p for p in module._parameters.values() if p is not None]
             vectors = [p for p in own if is_vector(p.shape)]
             if isinstance(module, torch.nn.Embedding):

@@ -11,7 +11,14 @@ from abw.torch.recording.arguments import Kinds, StructuralError, Taken, has_ten
 from abw.torch.recording.cells import Cells, MismatchError, RestartError
 from abw.torch.recording.writer import Function, Written, write
 from abw.torch.tracing.stages import Step
-from abw.torch.tracing.symbols import CannotTrace, DependsOnData, NeedsConstant, NeedsFixed, NeedsInput
+from abw.torch.tracing.symbols import (
+    ARITHMETIC,
+    CannotTrace,
+    DependsOnData,
+    NeedsConstant,
+    NeedsFixed,
+    NeedsInput,
+)
 from abw.torch.tracing.trace import OwnTraced, Trace
 
 # Kinds of arguments that a region is traced for before it is given up.
@@ -19,6 +26,11 @@ MOST_VARIANTS = 24
 MOST_OPERATIONS = 128
 # Functions that are tried one after the other before kinds are looked up.
 MOST_CHAINED = 6
+
+
+# Operations whose numbers are operands.
+ARITHMETIC_NAMES = {f"torch.__{form}{name}__" for form in ("", "r") for name in ARITHMETIC[:4]}
+ARITHMETIC_NAMES |= {f"torch.{name}" for name in ("add", "sub", "mul", "div")}
 
 
 class Region:
@@ -44,7 +56,7 @@ class Region:
     ) -> None:
         self.cells, self.body, self.name, self.where = cells, body, name, where
         self.one, self.install, self._blame, self._otherwise = one, install, blame, otherwise
-        self.kinds = Kinds(cells, constant=one)
+        self.kinds = Kinds(cells, constant=one, loose=not one or name in ARITHMETIC_NAMES)
         self.why, self.derives = "", False
         self.steps: list[list[Step]] = []
         self._variants: dict[Any, Written] = {}

@@ -237,10 +237,13 @@ def _zeros_like(cells: Cells, x: Any, **_: Any) -> Any:
 
 
 def _drawn(name: str) -> Any:
-    """`randn_like` and `rand_like`: drawn as PyTorch draws, as a tensor of the instance."""
+    """`randn_like` or `normal_`, …: drawn as PyTorch draws, as a tensor of the instance."""
 
-    def drawn(cells: Cells, x: Any, **kwargs: Any) -> Any:
-        return getattr(torch, name)(torch.empty(tuple(x.shape)), **kwargs)
+    def drawn(cells: Cells, x: Any, *args: Any, **kwargs: Any) -> Any:
+        shape = torch.empty(tuple(x.shape))
+        if not name.endswith("_"):
+            return getattr(torch, name)(shape, *args, **kwargs)
+        return cells.write(x, cells.given(getattr(shape, name)(*args, **kwargs)))
 
     return drawn
 
@@ -304,7 +307,7 @@ def _compared(how: str) -> Any:
 DIRECT.update({how: _compared(how) for how in COMPARISONS})
 DIRECT.update({kind: _extreme(kind) for kind in ("max", "min")})
 DIRECT.update({kind: _ordered(kind) for kind in ("topk", "sort")})
-DIRECT.update({name: _drawn(name) for name in ("randn_like", "rand_like")})
+DIRECT.update({name: _drawn(name) for name in ("randn_like", "rand_like", "normal_", "uniform_")})
 DIRECT.update({name: _asked(name) for name in ASKING})
 DIRECT.update(
     __getitem__=_element, cat=_cat, concat=_cat, cross_entropy=_class_loss(False), cumsum=_cumsum,

@@ -364,11 +364,10 @@ def torch_function(func: Any, args: Any, kwargs: Any) -> Any:
             return as_stand_in(found)
     name = getattr(func, "__name__", str(func))
     base = base_name(name)
-    if base != name or kwargs.get("inplace"):
-        kwargs = {k: v for k, v in kwargs.items() if k != "inplace"}
-        return cells.write(args[0], cells.op(base, *args, **kwargs))
-    kwargs.pop("inplace", None)
-    return cells.op(base, *args, **kwargs)
+    written = kwargs.get("inplace") or base != name
+    kwargs = {k: v for k, v in kwargs.items() if k != "inplace" and (k != "out" or v is not None)}
+    found = cells.op(base, *args, **kwargs)
+    return cells.write(args[0], found) if written else found
 
 
 for _cls in (StandIn, Ints):

@@ -50,6 +50,7 @@ class _Writer:
             "alone": alone,
             "as_class": self.cells.as_class, "cells": self.cells, "given": self.cells.given, "mask": mask,
             "float32": torch.float32, "int64": torch.int64, "repeat": repeat, "same_length": same_length,
+            "tensor": torch.tensor,
             "viewed": self.cells.viewed, "write": self.cells.write, "MismatchError": MismatchError,
         }  # fmt: skip
         self.outputs: list[Traced] = []

@@ -162,7 +162,7 @@ class Outliner(Forms):
         """A part of a pure expression: a name, where it is not pure itself."""
         if self.pure(e):
             return e
-        if isinstance(e, ast.Tuple | ast.List) or self._could_be_pure(e):
+        if isinstance(e, ast.Tuple | ast.List | ast.BinOp) or self._could_be_pure(e):
             return self._mapped(e, lambda child: self._hoisted(child, out))
         return self._temp(self._normal(e, out), out, e)
 

@@ -34,7 +34,7 @@ class Shadow:
 
     def fill(self, method: str) -> None:
         """Make the class and fields of its instances; `method` is what a call of it calls."""
-        module, cells = self.module, self.rewriter.cells
+        module = self.module
         cls: Any = type(module)
         members = self.rewriter.methods(cls, module)
         members["__call__"] = members.get(method) or getattr(cls, method)
@@ -50,8 +50,8 @@ class Shadow:
             else:
                 self._fields[name] = found
         for name, p in module._parameters.items():
-            if p is not None and is_vector(p.shape):
-                self._fields[name] = cells.parameter(p)
+            if p is not None:
+                self._fields[name] = self._parameter(p)
         self.stateful = self.stateful or any(child.stateful for _, child in self._children)
 
     def _stand_in(self, child: torch.nn.Module) -> Any:
@@ -59,9 +59,17 @@ class Shadow:
             return [_made(self._stand_in(c)) for c in child]
         if type(child) is torch.nn.ModuleDict:
             return {k: _made(self._stand_in(c)) for k, c in child.items()}
+        if type(child) is torch.nn.ParameterList:
+            return [self._parameter(p) for p in child]
+        if type(child) is torch.nn.ParameterDict:
+            return {k: self._parameter(p) for k, p in child.items()}
         if type(child).__module__.startswith("torch.nn"):
             return self.rewriter.module(child)
         return self.rewriter.shadow(child)
+
+    def _parameter(self, p: Any) -> Any:
+        vector = isinstance(p, torch.nn.Parameter) and is_vector(p.shape)
+        return self.rewriter.cells.parameter(p) if vector else p
 
     def make(self) -> Any:
         """One for an instance."""

@@ -36,6 +36,9 @@ from abw.torch.tracing.symbols import (
 )
 from abw.torch.tracing.trace import Traced, means, trace_of, traced
 
+# A square below the smallest that is not rounded to 0.
+TINY = 1e-37
+
 
 def _along(x: Traced, d: int, apply: Any, keep: bool) -> Traced:
     """What `apply(value, *axis)` makes of a vector, or of a matrix's rows or columns, along one dimension.
@@ -153,7 +156,12 @@ def norm(x, p=2, dim=None, keepdim=False, *, ord=None, dtype=None):
     """The Euclidean norm. Errors: CannotTrace for others."""
     if (p if ord is None else ord) not in (2, 2.0, "fro", None):
         raise CannotTrace("a norm other than the Euclidean")
-    return reduced(x.square(), "sum", dim, keepdim).sqrt()
+    total = reduced(x.square(), "sum", dim, keepdim)
+    return elementwise("maximum", total, TINY).sqrt()  # whose gradient is 0 at 0, as PyTorch's
+
+
+means("dist")(lambda x, y, p=2: norm(x - y, p))
+means("pairwise_distance")(lambda x, y, p=2.0, eps=1e-6, keepdim=False: norm(x - y + eps, p, -1, keepdim))
 
 
 @means("normalize")

@@ -339,7 +339,7 @@ def dispatch(func: Any, args: Any, kwargs: Any) -> Any:
 def meant(name: str, args: Any, kwargs: Any) -> Any:
     """What an operation makes of symbols, written into the first where its name or `inplace` says so."""
     base, inplace = base_name(name), kwargs.pop("inplace", False)
-    if kwargs.get("out") is not None:
+    if kwargs.pop("out", None) is not None:
         raise CannotTrace(f"torch.{name} writes to `out`")
     found = MEANINGS[base](*args, **kwargs)
     return args[0].write(found) if inplace or base != name else found
