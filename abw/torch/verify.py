@@ -9,7 +9,7 @@ from math import inf
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import keystr, tree_flatten_with_path, tree_leaves
 
 from abw.core.base.errors import AbwError
 from abw.torch.recording.cells import place
@@ -104,28 +104,23 @@ def tensors_of(x: Any) -> list[torch.Tensor]:
 
 def unlike(a: Any, b: Any, where: str) -> str:
     """Return what differs between two results; '' if they are alike."""
-    if isinstance(a, torch.Tensor):
-        if not isinstance(b, torch.Tensor) or a.shape != b.shape or a.dtype != b.dtype:
-            return f"{where} is {_kind(b)}, not {_kind(a)}"
-        if not a.numel():
-            return ""
-        if a.dtype.is_floating_point:
-            scale = max(float(a.detach().abs().max()), 1e-3)
-            off = float((a - b).detach().abs().max()) / scale
-            return "" if off <= TOLERANCE else f"{where} differs by {off:.1e} of its largest element"
+    (theirs, form), (ours, other) = tree_flatten_with_path(a), tree_flatten_with_path(b)
+    if form != other:
+        return f"{where} is made of other parts: {other}, not {form}"
+    parts = zip(theirs, ours, strict=True)
+    return next((why for (at, x), (_, y) in parts if (why := _unlike(x, y, where + keystr(at)))), "")
+
+
+def _unlike(a: Any, b: Any, where: str) -> str:
+    if not isinstance(a, torch.Tensor):
+        plain = isinstance(a, int | float | str | bool | type(None))
+        return f"{where} is {b!r}, not {a!r}" if plain and a != b else ""
+    if not isinstance(b, torch.Tensor) or a.shape != b.shape or a.dtype != b.dtype:
+        return f"{where} is {_kind(b)}, not {_kind(a)}"
+    if not a.dtype.is_floating_point or not a.numel():
         return "" if torch.equal(a, b) else f"{where} differs"
-    if isinstance(a, list | tuple):
-        if not isinstance(b, list | tuple) or len(a) != len(b):
-            return f"{where} has {len(b) if isinstance(b, list | tuple) else 'no'} parts, not {len(a)}"
-        parts = enumerate(zip(a, b, strict=True))
-        return next((why for i, (x, y) in parts if (why := unlike(x, y, f"{where}[{i}]"))), "")
-    if isinstance(a, dict):
-        if not isinstance(b, dict) or a.keys() != b.keys():
-            return f"{where} has other keys"
-        return next((why for k in a if (why := unlike(a[k], b[k], f"{where}[{k!r}]"))), "")
-    if isinstance(a, int | float | str | bool | type(None)):
-        return "" if a == b else f"{where} is {b!r}, not {a!r}"
-    return ""
+    off = float((a - b).detach().abs().max()) / max(float(a.detach().abs().max()), 1e-3)
+    return "" if off <= TOLERANCE else f"{where} differs by {off:.1e} of its largest element"
 
 
 def _kind(x: Any) -> str:

@@ -16,7 +16,7 @@ from abw.core.base.errors import AbwError
 from abw.core.program.recording.values import BITS, Value
 from abw.torch.recording.decisions import Comparison
 from abw.torch.recording.library import CellLibrary, TableRows, version_of
-from abw.torch.recording.standins import RECORDING, Concat, Derived, Ints, Stack, plain
+from abw.torch.recording.standins import RECORDING, Concat, Derived, Stack, plain, whole_numbers
 from abw.torch.tracing.symbols import CannotTrace, Indices, core, sized
 from abw.torch.tracing.trace import Traced
 
@@ -117,15 +117,12 @@ class Cells(CellLibrary):
     def taken(self, matrix: torch.Tensor, key: Any) -> Any:
         """`matrix[key]` of a parameter: rows by whole numbers are values. Errors: PyTorch's."""
         first, *others = key if type(key) is tuple else (key,)
-        if isinstance(first, torch.Tensor | Ints) and first.dtype is torch.int64:
-            first = first.tolist()
-        items, n = first if type(first) is list else [first], len(matrix)
-        whole = all(isinstance(i, int | np.integer) and type(i) is not bool for i in items)
-        known = any(table is matrix for table in self.tables)
-        if not (known and items and whole and all(-n <= i < n for i in items)):
+        found, n = whole_numbers(first), len(matrix)
+        items = found if type(found) is list else [n if found is None else found]
+        if not (any(table is matrix for table in self.tables) and all(-n <= i < n for i in items)):
             return matrix[plain(key)]
         rows = [self.rows_of(matrix, matrix.shape[1:])[i % n] for i in items]
-        if type(first) is not list:
+        if type(found) is not list:
             return rows[0][others[0]] if others else rows[0]
         return matrix[plain(key)] if others else Stack(self, rows, (len(rows), matrix.shape[1]), 0)
 

@@ -161,12 +161,12 @@ def _ordered(kind: str) -> Any:
         if not _along(x, dim):
             return NotImplemented
 
-        def indices() -> Ints:
+        def indices() -> Any:
             cells.waits()
             numbers = real(x)
             found = getattr(numbers, kind)(*args, **kwargs)[1]
             weigh(numbers, dim, found.shape[dim] if kind == "topk" else 1)
-            return Ints(found.reshape(-1).tolist(), tuple(found.shape))
+            return as_stand_in(found)
 
         return Pair(kind, lambda pair: _picks(cells, x, pair[1].items, pair[1].shape), indices)
 
@@ -175,8 +175,7 @@ def _ordered(kind: str) -> Any:
 
 def _gather(cells: Cells, x: Any, dim: int, index: Any, **_: Any) -> Any:
     """torch.gather of a vector, or along the rows of a stack."""
-    if isinstance(index, torch.Tensor):
-        index = Ints(index.reshape(-1).tolist(), tuple(index.shape))
+    index = as_stand_in(index)
     if not isinstance(index, Ints):
         return NotImplemented
     if _along(x, dim):
@@ -232,10 +231,6 @@ def _detach(cells: Cells, x: Any) -> Any:
     return x.detach() if isinstance(x, Value) else NotImplemented if cells.learns() else x  # type: ignore[attr-defined]
 
 
-def _zeros_like(cells: Cells, x: Any, **_: Any) -> Any:
-    return cells.zeros(tuple(x.shape))
-
-
 def _drawn(name: str) -> Any:
     """`randn_like` or `normal_`, …: drawn as PyTorch draws, as a tensor of the instance."""
 
@@ -275,8 +270,7 @@ def _class_loss(normalised: bool) -> Any:
     """`cross_entropy`, or `nll_loss`, of rows of scores with the numbers of classes."""
 
     def loss(cells: Cells, x: Any, target: Any, *args: Any, reduction: str = "mean", **kwargs: Any) -> Any:
-        if isinstance(target, torch.Tensor) and not target.dtype.is_floating_point:
-            target = Ints(target.reshape(-1).tolist(), tuple(target.shape))
+        target = as_stand_in(target)
         usual = all(v is None or (isinstance(v, int | float) and v in (-100, 0.0)) for v in kwargs.values())
         plain = isinstance(target, Ints) and not args and usual
         if isinstance(x, Stack) and x.k == 0 and len(x.shape_) == 2:
@@ -298,10 +292,7 @@ def _class_loss(normalised: bool) -> Any:
 
 
 def _compared(how: str) -> Any:
-    def compared(cells: Cells, x: Any, y: Any) -> Any:
-        return getattr(x, f"__{how}__")(y) if isinstance(x, Value) else NotImplemented
-
-    return compared
+    return lambda _, x, y: getattr(x, f"__{how}__")(y) if isinstance(x, Value) else NotImplemented
 
 
 DIRECT.update({how: _compared(how) for how in COMPARISONS})
@@ -312,5 +303,6 @@ DIRECT.update({name: _asked(name) for name in ASKING})
 DIRECT.update(
     __getitem__=_element, cat=_cat, concat=_cat, cross_entropy=_class_loss(False), cumsum=_cumsum,
     detach=_detach, embedding=_embedding, gather=_gather, nll_loss=_class_loss(True), stack=_stack,
-    new=_new_zeros, new_empty=_new_zeros, new_zeros=_new_zeros, zeros_like=_zeros_like,
+    new=_new_zeros, new_empty=_new_zeros, new_zeros=_new_zeros,
+    zeros_like=lambda cells, x, **_: cells.zeros(tuple(x.shape)),
 )  # fmt: skip

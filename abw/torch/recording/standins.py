@@ -117,11 +117,6 @@ class Stack(StandIn):
         row = self.rows[i]
         return row if row.__class__ is cls else self.cells.view_as(row, cls)
 
-    def _part(self, key: slice) -> Stack | None:
-        rows = self.rows[key]
-        shape = sized(self.shape_, self.k, len(rows))
-        return Stack(self.cells, rows, shape, self.k) if rows else None
-
     def __iter__(self) -> Iterator[Any]:
         return iter([self._row(i) for i in range(len(self.rows))]) if self.k == 0 else super().__iter__()
 
@@ -130,21 +125,17 @@ class Stack(StandIn):
             return self._row(key)
         keys = key if type(key) is tuple else (key,)
         first, rest = (keys[0] if keys else slice(None)), keys[1:]
-        if type(first) is list and {*map(type, first)} == {int}:
-            first = as_ints(first)
-        found: Any = None
-        if self.k == 0 and isinstance(first, int | np.integer | Ints):
-            if type(first) is not Ints or not first.shape_:
-                found = self._row(int(first))
-            elif len(first.shape_) == 1:
-                rows = [self.rows[i] for i in first.items]
-                self.cells.share(rows)  # they are no copies
-                found = Stack(self.cells, rows, (len(rows), *self.shape_[1:]), 0)
+        items, found = whole_numbers(first), None
+        if self.k == 0 and type(items) is list:
+            rows = [self.rows[i] for i in items]
+            self.cells.share(rows)  # they are no copies
+            found = Stack(self.cells, rows, (len(rows), *self.shape_[1:]), 0)
+        elif self.k == 0 and items is not None:
+            found = self._row(items)
         elif self.k == 0 and isinstance(first, slice):
-            found = self._part(first)
-            if found is not None and rest and not all(type(r) is slice and r == slice(None) for r in rest):
-                found = None
-            rest = ()
+            rows = self.rows[first]
+            if rows and all(type(r) is slice and r == slice(None) for r in rest):
+                return Stack(self.cells, rows, (len(rows), *self.shape_[1:]), 0)
         elif self.k == 1 and self.shape_[0] == 1 and type(first) is int and first in (0, -1):
             found = Stack(self.cells, self.rows, self.shape_[1:], 0)
         if found is None:
@@ -172,11 +163,6 @@ class Stack(StandIn):
         if self.k not in keep:
             return self.cells.viewed(self.rows[0], sizes)
         return Stack(self.cells, self.rows, sizes, keep.index(self.k))
-
-    def unsqueeze(self, dim: int) -> Stack:
-        d = dim % (len(self.shape_) + 1)
-        shape = (*self.shape_[:d], 1, *self.shape_[d:])
-        return Stack(self.cells, self.rows, shape, self.k + (d <= self.k))
 
     def unbind(self, dim: int = 0) -> Any:
         if dim % len(self.shape_) == self.k:
@@ -278,8 +264,7 @@ class Ints(TensorLike):
         return bool(self.item())
 
     def __getitem__(self, key: Any) -> Any:
-        found = self.tensor()[key.tensor() if isinstance(key, Ints) else key]
-        return Ints(found.reshape(-1).tolist(), tuple(found.shape))
+        return as_stand_in(self.tensor()[key.tensor() if isinstance(key, Ints) else key])
 
     def __iter__(self) -> Iterator[Ints]:
         if len(self.shape_) == 1:
@@ -302,6 +287,15 @@ def as_stand_in(found: Any) -> Any:
     if isinstance(found, torch.Tensor) and found.dtype == torch.int64:
         return Ints(found.reshape(-1).tolist(), tuple(found.shape))
     return found
+
+
+def whole_numbers(key: Any) -> Any:
+    """The whole number, or the list of them, that an index is; None for anything else."""
+    if isinstance(key, torch.Tensor | Ints) and key.dtype is torch.int64:
+        key = key.tolist()
+    items = key if type(key) is list else [key]
+    plain = items and all(isinstance(i, int | np.integer) and type(i) is not bool for i in items)
+    return key if plain else None
 
 
 def _ints_operator(name: str) -> Any:

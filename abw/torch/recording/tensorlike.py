@@ -10,7 +10,16 @@ import torch
 
 from abw.core.program.recording.values import Value
 from abw.torch.recording.decisions import Comparison, weigh
-from abw.torch.recording.standins import VIEWS, WEIGHING, Ints, StandIn, real, shape_after
+from abw.torch.recording.standins import (
+    VIEWS,
+    WEIGHING,
+    Ints,
+    StandIn,
+    as_stand_in,
+    real,
+    shape_after,
+    whole_numbers,
+)
 from abw.torch.tracing.symbols import COMPARISONS, CannotTrace, TensorLike, operators, sizes_of
 
 # What a class has of its own.
@@ -37,8 +46,7 @@ def make_tensor_like(cells: Any, made: Any, shape: tuple[int, ...], kind: int, d
 def _set_item(self: Any, key: Any, value: Any) -> None:
     """Write the only row, or an element of a vector. Errors: CannotTrace for anything else."""
     cells, shape = self.cells, self.shape
-    at = key[0] if type(key) is tuple and len(key) == 1 else key
-    at = at.item() if type(at) is Ints and not at.shape_ else at
+    at = whole_numbers(key[0] if type(key) is tuple and len(key) == 1 else key)
     if shape and shape[0] == 1 and type(at) is int and at in (0, -1) and not isinstance(value, int | float):
         cells.write(self, cells.as_class(cells.as_value(value, shape[1:]), type(self)))
     elif len(shape) == 1 and type(at) is int and -shape[0] <= at < shape[0]:
@@ -92,30 +100,25 @@ def _item(self: Any, key: Any) -> Any:
     if key.__class__ is int:
         known = self.cells.elements.get((self.__class__, key))
         return self.cells.element(self, key) if known is None else known(self)
-    items = key if type(key) is list else None
-    if isinstance(key, Ints | torch.Tensor) and key.dtype == torch.int64 and key.ndim == 1:
-        items = key.tolist()
-    if items is not None and all(type(i) is int for i in items):
-        size = self.shape[0]
-        if any(not -size <= i < size for i in items):
-            raise IndexError(f"index {items} is out of bounds for dimension 0 with size {size}")
-        return self.cells.op("gathered", self, *items)
-    if type(key) is Ints and not key.shape_:
-        return self.cells.op("__getitem__", self, key.item())
-    return self.cells.op("__getitem__", self, key)
+    found = whole_numbers(key)
+    if type(found) is not list:
+        return self.cells.op("__getitem__", self, key if found is None else found)
+    size = self.shape[0]
+    if any(not -size <= i < size for i in found):
+        raise IndexError(f"index {found} is out of bounds for dimension 0 with size {size}")
+    return self.cells.op("gathered", self, *found)
 
 
 def _argmax(made: Any, size: torch.Size) -> Any:
     own, alike = made.argmax, math.prod(size) == max(size, default=1)
     after = cache(partial(shape_after, "argmax", size))
 
-    def argmax(self: Any, dim: int | None = None, keepdim: bool = False) -> Ints:
+    def argmax(self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
         self.cells.waits()
         if not alike or WEIGHING:
             numbers = real(self)
             weigh(numbers, dim)
-            found = numbers.argmax(dim, keepdim)
-            return Ints(found.reshape(-1).tolist(), tuple(found.shape))
+            return as_stand_in(numbers.argmax(dim, keepdim))
         shape = after(dim, keepdim)
         n = math.prod(shape)
         return Ints([0] * n if n == self._size else [own(self)], shape)  # of single elements: 0

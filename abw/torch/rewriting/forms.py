@@ -62,11 +62,10 @@ FUNCTIONS = _functions()
 
 @dataclass
 class Marks:
-    """Facts about a function: names that hold no tensors, lines and modules to leave out of regions."""
+    """Facts about a function: names that hold no tensors, and lines to leave out of regions."""
 
     structural: set[str] = field(default_factory=set)
     lines: set[int] = field(default_factory=set)
-    modules: set[str] = field(default_factory=set)
 
 
 # What calls with keywords call of a module's stand-in, which takes its arguments in order.
@@ -147,11 +146,7 @@ class Forms:
             return self._noted(e.id, found, lambda: self.globals.get(e.id))
         if isinstance(e, ast.Attribute):
             of = self.static(e.value)
-            if (
-                of is self.owner
-                and self.owner is not None
-                and (e.attr in self.assigned or e.attr in self.marks.modules)
-            ):
+            if of is self.owner and self.owner is not None and e.attr in self.assigned:
                 return NotFound
             if isinstance(of, torch.nn.Module | types.ModuleType):
                 found = getattr(of, e.attr, NotFound)

@@ -133,38 +133,27 @@ class Recurrent:
         self._lstm = isinstance(module, torch.nn.LSTM)
         if module.proj_size:
             raise CannotTrace(f"{name}: an LSTM with proj_size")
-        kind = module.mode.lower()
-        meaning = MEANINGS[f"{kind}_cell"]
-        self._steps: list[list[Any]] = []
-        for layer in range(module.num_layers):
-            for end in [f"_l{layer}", f"_l{layer}_reverse"][: 2 if module.bidirectional else 1]:
-                weights = [
-                    getattr(module, f"{n}{end}", None)
-                    for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-                ]
-                self._steps.append(self._step(meaning, weights, f"{name}{end}"))
+        sides = ("", "_reverse")[: 1 + module.bidirectional]
+        ends = [f"_l{layer}{side}" for layer in range(module.num_layers) for side in sides]
+        self._steps = [self._step(end, f"{name}{end}") for end in ends]
 
-    def _step(self, meaning: Any, weights: list[Any], name: str) -> list[Any]:
+    def _step(self, end: str, name: str) -> Region:
+        names = [f"{part}_{of}{end}" for part in ("weight", "bias") for of in ("ih", "hh")]
+        weights = [getattr(self.module, name, None) for name in names]
+        meaning = MEANINGS[f"{self.module.mode.lower()}_cell"]
+
         def body(x: Any, h: Any, *c: Any) -> Any:
             return meaning(x, (h, *c) if c else h, *weights)
 
-        holder: list[Any] = []
-        region = Region(self.cells, body, name, install=lambda function: holder.__setitem__(0, function))
-        holder.append(region.slow)
-        return holder
+        return Region(self.cells, body, name)
 
     def __call__(self, x: Any, state: Any = None) -> Any:
         """Outputs of all steps and the last states, as the module gives them. Errors: CannotTrace."""
-        m, cells = self.module, self.cells
-        if isinstance(x, Concat):
-            x = x.value()
-        shape, both = tuple(getattr(x, "shape", ())), 2 if m.bidirectional else 1
-        along = 1 if m.batch_first and len(shape) == 3 else 0
-        if (
-            len(shape) not in (2, 3)
-            or (len(shape) == 3 and shape[1 - along] != 1)
-            or shape[-1] != m.input_size
-        ):
+        m, cells, both = self.module, self.cells, 1 + self.module.bidirectional
+        shape = tuple(getattr(x, "shape", ()))
+        along = int(m.batch_first and len(shape) == 3)
+        middle = (1,) * (len(shape) - 2)
+        if shape[-1:] != (m.input_size,) or middle not in ((), shape[1 - along : 2 - along]):
             raise CannotTrace(
                 f"{type(m).__name__} of shape {list(shape)}: one sequence of {m.input_size} is wanted"
             )
@@ -177,7 +166,7 @@ class Recurrent:
                 s = self._first(state, layer * both + back)
                 outs = []
                 for r in reversed(rows) if back else rows:
-                    found = step[0](r, *s)
+                    found = step.quick(r, *s)
                     s = found if self._lstm else (found,)
                     outs.append(s[0])
                 lasts.append(s)
@@ -190,19 +179,12 @@ class Recurrent:
                 ]
             if m.dropout and m.training and layer < m.num_layers - 1:
                 rows = [cells.op("dropout", r, m.dropout, True) for r in rows]
-        wide = m.hidden_size * both
-        out = Stack(
-            cells,
-            rows,
-            tuple(len(rows) if i == along else s for i, s in enumerate((*shape[:-1], wide))),
-            along,
+        out = Stack(cells, rows, (*shape[:-1], m.hidden_size * both), along)
+        last = tuple(
+            Stack(cells, list(states), (len(lasts), *middle, m.hidden_size), 0)
+            for states in zip(*lasts, strict=True)
         )
-        middle = (1,) if len(shape) == 3 else ()
-        last = [
-            Stack(cells, [s[i] for s in lasts], (len(lasts), *middle, m.hidden_size), 0)
-            for i in range(2 if self._lstm else 1)
-        ]
-        return out, (tuple(last) if self._lstm else last[0])
+        return out, (last if self._lstm else last[0])
 
     def _rows(self, x: Any, along: int) -> list[Any]:
         size, cells = (self.module.input_size,), self.cells
@@ -348,19 +330,19 @@ class TorchSpace:
 
     def stack(self, tensors: Any, dim: int = 0, **kw: Any) -> Any:
         """`torch.stack`."""
-        if isinstance(tensors, TracedList):
-            return tensors.stack(dim)
-        return torch.stack(_listed(tensors), dim, **kw)
+        return self._joined("stack", tensors, dim, kw)
 
     def cat(self, tensors: Any, dim: int = 0, **kw: Any) -> Any:
         """`torch.cat`."""
-        dim = operator.index(kw.pop("axis", dim))
+        return self._joined("cat", tensors, operator.index(kw.pop("axis", dim)), kw)
+
+    def _joined(self, name: str, tensors: Any, dim: int, kw: Any) -> Any:
         if isinstance(tensors, TracedList):
-            return tensors.cat(dim)
-        tensors = _listed(tensors)
+            return MEANINGS[name](tensors, dim)
+        tensors = list(tensors) if isinstance(tensors, Stack) else tensors
         if tensors and isinstance(tensors[0], Value | Stack):
-            return self._cells.op("cat", tensors, dim)
-        return torch.cat(tensors, dim, **kw)
+            return self._cells.op(name, tensors, dim)
+        return getattr(torch, name)(tensors, dim, **kw)
 
     concat = concatenate = cat
 
@@ -389,10 +371,6 @@ class TracedSpace(TorchSpace):
         if isinstance(x, Traced) and K not in x.shape:
             return self.zeros(x.shape, **kw)
         return torch.zeros_like(x, **kw)
-
-
-def _listed(tensors: Any) -> Any:
-    return list(tensors) if isinstance(tensors, Stack) else tensors
 
 
 def all_ints(x: Any) -> bool:

@@ -239,11 +239,9 @@ def _filled(x: Traced, value: float, shape: Any = None) -> Traced:
     return Traced(x.trace, Number(float(value)), x.shape_ if shape is None else shape)
 
 
-means("zeros_like")(lambda x, **_: _filled(x, 0.0))
+means("zeros_like", "zero")(lambda x, **_: _filled(x, 0.0))
 means("ones_like")(lambda x, **_: _filled(x, 1.0))
-means("full_like")(lambda x, value, **_: _filled(x, value))
-means("fill")(lambda x, value: _filled(x, value))
-means("zero")(lambda x: _filled(x, 0.0))
+means("full_like", "fill")(lambda x, value, **_: _filled(x, value))
 means("new_zeros", "new_empty", "new")(lambda x, *shape, **_: _filled(x, 0.0, sizes_of(shape)))
 means("new_ones")(lambda x, *shape, **_: _filled(x, 1.0, sizes_of(shape)))
 means("is_floating_point")(lambda x: not x.boolean)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -183,6 +184,14 @@ def unbind(x, dim=0):
     return tuple(dropped(part, d) for part in _parts(x, d))
 
 
+def _along(x: Traced, d: int) -> tuple[Any, int, Callable[[Any], Any]]:
+    """A value whose rows are along a dimension, so many for each element there, and what turns it back."""
+    trace, n, (before, behind) = x.trace, x.shape_[d], around(x.shape_, d)
+    if before > 1:
+        return trace.turned(trace.shaped(trace.value(x), (before, n * behind))), behind, trace.turned
+    return trace.shaped(trace.value(x), (n, behind) if behind > 1 else (n,)), 1, lambda made: made
+
+
 @views("narrow")
 def narrow(x, dim, start, length):
     """`Tensor.narrow`."""
@@ -193,14 +202,9 @@ def narrow(x, dim, start, length):
     shape = sized(x.shape_, d, length)
     if length == whole or isinstance(x.v, Number):
         return Traced(x.trace, x.v, shape)
-    trace, (before, behind) = x.trace, around(x.shape_, d)
-    if before == 1:
-        rows = trace.shaped(x.v, (whole, behind) if behind > 1 else (whole,))
-        found = trace.builder.slice(rows, start, start + length)
-    else:
-        turned = trace.turned(trace.shaped(x.v, (before, whole * behind)))
-        found = trace.turned(trace.builder.slice(turned, start * behind, (start + length) * behind))
-    return Traced(trace, trace.shaped(found, core(shape)), shape)
+    rows, wide, back = _along(x, d)
+    found = back(x.trace.builder.slice(rows, start * wide, (start + length) * wide))
+    return Traced(x.trace, x.trace.shaped(found, core(shape)), shape)
 
 
 @views("select")
@@ -287,15 +291,7 @@ def cat(tensors, dim=0, axis=None):
     d = dim % rank
     total = sum(fixed(p, d, "a concatenation") for p in parts)
     shape = tuple(total if i == d else _alike([p.shape_[i] for p in parts]) for i in range(rank))
-    before, behind = around(shape, d)
-    if before == 1:
-        rows = [(p.shape_[d], behind) if behind > 1 else (p.shape_[d],) for p in parts]
-        found = trace.apply(
-            "concat", *[trace.shaped(trace.value(p), r) for p, r in zip(parts, rows, strict=True)]
-        )
-    else:
-        turned = [trace.turned(trace.shaped(trace.value(p), (before, p.shape_[d] * behind))) for p in parts]
-        found = trace.turned(trace.apply("concat", *turned))
+    found = _along(parts[0], d)[2](trace.apply("concat", *[_along(p, d)[0] for p in parts]))
     return Traced(trace, trace.shaped(found, core(shape)), shape)
 
 
