@@ -158,15 +158,10 @@ def _places(type_ptr: Ints, gone: NDArray[np.bool_], slots: Ints, width: int, re
 
 
 def _renamed(references: Ints, renamed: Ints, width: int) -> Ints:
-    out = np.empty_like(references)
-    _rename_all(references, renamed, width, out)
-    return out
-
-
-@njit
-def _rename_all(references: Ints, renamed: Ints, width: int, out: Ints) -> None:
-    for i in range(len(references)):
-        out[i] = _rename(references[i], renamed, width)
+    made, computed = references.copy(), references >= 0
+    node, output = np.divmod(references[computed], width)
+    made[computed] = renamed[node] + np.where(renamed[node] >= 0, output, -output)
+    return made
 
 
 @inner

@@ -156,48 +156,31 @@ def _single(op: Op, cell: Cell, params: tuple[int, ...], cells: Network) -> tupl
     numbers: list[int] = []
     constants: list[Op] = []
     places: list[tuple[str, int]] = []
+    shown: list[str] = []
     for a in op.args:
-        if a < len(cell.inputs) or (a >= cell.first_op and _is_value(a, cell)):
+        if _is_value(a, cell):
             places.append(("input", len(inputs)))
             inputs.append(Port(f"x{len(inputs)}", cell.shape_of(a)))
+            shown.append(_show(inputs[-1].shape))
         elif a < cell.first_op:
             places.append(("param", len(used)))
             used.append(Param(f"p{len(used)}", cell.shape_of(a)))
             numbers.append(params[a - len(cell.inputs)])
+            shown.append(cells.params[numbers[-1]].name)
         else:
             places.append(("constant", len(constants)))
             constants.append(cell.ops[a - cell.first_op])
+            shown.append("constant" if constants[-1].shape else f"{constants[-1].attr[0]:g}")
     first = {"input": 0, "param": len(inputs), "constant": len(inputs) + len(used)}
     args = tuple(first[kind] + index for kind, index in places)
-    result = len(inputs) + len(used) + len(constants)
-    name = _name(op, places, inputs, numbers, constants, cells)
-    single = Cell(
-        name, tuple(inputs), tuple(used), (*constants, replace(op, args=args, label="y")), (("y", result),)
-    )
+    attr = f"[{':'.join(f'{a:g}' for a in op.attr)}]" if op.attr else ""
+    name = f"{op.name}{attr}({', '.join(shown)})"
+    ops, result = (*constants, replace(op, args=args, label="y")), len(inputs) + len(used) + len(constants)
+    single = Cell(name, tuple(inputs), tuple(used), ops, (("y", result),))
     slots = tuple(Slot(i.name, i.shape, (), ()) for i in inputs)
     net_type = NetType(name, single, None, slots, (Port("y", op.shape),), tuple(numbers))
     key = (op.name, op.attr, tuple(places), tuple(i.shape for i in inputs), tuple(numbers), tuple(constants))
     return key, net_type
-
-
-def _name(
-    op: Op,
-    places: list[tuple[str, int]],
-    inputs: list[Port],
-    numbers: list[int],
-    constants: list[Op],
-    cells: Network,
-) -> str:
-    shown = []
-    for kind, index in places:
-        if kind == "input":
-            shown.append(_show(inputs[index].shape))
-        elif kind == "param":
-            shown.append(cells.params[numbers[index]].name)
-        else:
-            shown.append(f"{constants[index].attr[0]:g}" if not constants[index].shape else "constant")
-    attr = f"[{':'.join(f'{a:g}' for a in op.attr)}]" if op.attr else ""
-    return f"{op.name}{attr}({', '.join(shown)})"
 
 
 def _lookup(cells: Network, constant: int) -> NetType:

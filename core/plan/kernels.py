@@ -228,22 +228,3 @@ def _follow(nodes: Ints, begin: int, end: int, slots: int, graph: Runs, row: Int
         for i in range(begin, end):
             nodes[i] = reordered[i]
         return
-
-
-@njit
-def copy_rows(row: Ints, keep: Ints, kept: Ints) -> None:
-    """Write the rows of the values to keep to their places in `kept`."""
-    for i in range(len(keep)):
-        if keep[i] >= 0:
-            kept[keep[i]] = row[keep[i]]
-
-
-@njit
-def count_listed(operands: Ints, list_ptr: Ints) -> int:
-    """How many values more than these operands the lists among them hold."""
-    more = 0
-    for reference in operands:
-        if reference <= LISTED:
-            number = LISTED - reference
-            more += list_ptr[number + 1] - list_ptr[number] - 1
-    return more

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.graph import Graph
+from abw.core.ir.network import LISTED
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.counts import Counts, count
-from abw.core.plan.kernels import GATHERED, copy_rows, count_listed, fill_plan
+from abw.core.plan.kernels import GATHERED, fill_plan
 from abw.core.plan.lifetimes import order_lanes, pack_rows
 from abw.core.policy.schedule import Schedule
 
@@ -171,7 +172,8 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None, earlier: Ea
     )
     if keep is not None:
         everywhere, row = row, np.full(len(row), -1, np.int32)
-        copy_rows(everywhere, keep, row)
+        kept = keep[keep >= 0]
+        row[kept] = everywhere[kept]
     operands = int(operand_ptr[-1])
     return Plan(
         graph, schedule, arenas, rows, base, row[:own], operand_ptr, index_ptr[: operands + 1], index,
@@ -225,7 +227,7 @@ def _listed(graph: Graph) -> int:
     """How many values more than their operands the lists hold that nodes read."""
     if not len(graph.list_operand):
         return 0
-    return int(count_listed(graph.operand, graph.list_ptr))
+    return int((np.diff(graph.list_ptr) - 1)[LISTED - graph.operand[graph.operand <= LISTED]].sum())
 
 
 def _memory(

@@ -32,8 +32,8 @@ from abw.core.jit.addresses import (
 from abw.core.jit.decorators import entry, fragment
 from abw.core.run.onepass import build
 from abw.core.run.onepass import state as at
-from abw.core.run.onepass.read import escaped, in_lines
-from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, clear, full, take
+from abw.core.run.onepass.read import escaped, field_room, in_lines
+from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, clear, full, spare, take
 from abw.core.run.onepass.vocabulary import row_of
 
 Longs = NDArray[np.int64]
@@ -63,7 +63,7 @@ def json_lines(words: int) -> int:
     room = Room(
         int_table(take(words, 2 * lines, 4), 2, lines),
         int_table(state[at.IDS], 3, lines),
-        ints_at(take(words, size // 10 + 2, 4), size // 10 + 2),
+        spare(words, size // 10 + 2),
         int_table(take(words, 5 * values, 4), 5, values),
         doubles_at(take(words, numbers, 8), numbers),
         int_table(take(words, 3 * numbers, 4), 3, numbers),
@@ -150,22 +150,9 @@ def _fields(words: int, room: Room, number: Longs, position: int) -> int:
     where, kind = ints_at(position, at.ENDLESS), bytes_at(state[at.KIND_AT], v)
     registers, begin = longs_in(state, at.REGISTERS), state[at.BLOCK]
     for f in range(0, len(fields), OF_FIELD):
-        to, flows = 2 * fields[f + FIELD_TO], fields[f + FIELD_OF] * build.OF_FIELD
-        if fields[f + FIELD_TO] >= 0:
-            first, second = take(words, v, 4), take(words, v, 4)
-            whole = fields[f + FORM] == WHOLE
-            registers[to], registers[to + 1] = (first - begin) >> 2, -1 if whole else (second - begin) >> 2
-            if full(words):
-                return MORE
-            one, other = ints_at(first, v), ints_at(second, v)
-            for u in range(v):
-                one[u], other[u] = -1 if whole else 0, 0
-        elif flows >= 0:
-            told[flows + build.VERTEX] = take(words, many, 4)
-            told[flows + build.ROWS] = take(words, many * fields[f + SIZE], 4)
-            told[flows + build.COUNT], told[flows + build.FLOATS] = 0, fields[f + SIZE]
-            if full(words):
-                return MORE
+        whole = fields[f + FORM] == WHOLE
+        if not field_room(words, fields[f + FIELD_TO], fields[f + FIELD_OF], whole, many, fields[f + SIZE]):
+            return MORE
     data = ints_at(begin, at.ENDLESS)
     for m in range(many):
         u, f = where[values[0, m]], number[1, values[1, m]] * OF_FIELD

@@ -29,8 +29,8 @@ from abw.core.jit.decorators import entry, fragment
 from abw.core.jit.pointers import Table
 from abw.core.run.onepass import build
 from abw.core.run.onepass import state as at
-from abw.core.run.onepass.read import escaped, in_lines
-from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, clear, full, take
+from abw.core.run.onepass.read import escaped, field_room, in_lines
+from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, clear, full, spare, take
 
 # The registers that a plan always fills, and how many there are.
 COLUMNS = ("parent", "left", "right", "child-count", "kind")
@@ -60,13 +60,26 @@ def query_plans(words: int) -> int:
     size, count, names = state[at.SIZE], state[at.COUNT], longs_in(state, at.PLAN_NAMES)
     if size <= 8 or (count > 1 and not in_lines(words)):
         return WRONG
-    most, values, keys = size // 5 + 4, size // 8 + 4, names[_KEYS]
-    state[at.KIND_AT], vertices = take(words, most, 1), take(words, 4 * most, 4)
-    fields, owners = take(words, values, 1), take(words, values, 4)
-    content, hard = take(words, values, 8), take(words, 3 * values, 4)
-    rows, stack = take(words, 3 * (size // 10 + 4), 4), take(words, 3 * (DEEPEST + 1), 4)
-    counted, after = take(words, 4, 8), take(words, keys + 1, 4)
+    most, values, lines, keys = size // 5 + 4, size // 8 + 4, size // 10 + 4, names[_KEYS]
+    state[at.KIND_AT], vertices, content = (
+        take(words, most, 1),
+        take(words, 4 * most, 4),
+        take(words, values, 8),
+    )
     state[at.START], state[at.START + 1] = take(words, count + 1, 8), count + 1
+    room = PlanRoom(
+        bytes_at(state[at.KIND_AT], most),
+        int_table(vertices, 4, most),
+        bytes_at(take(words, values, 1), values),
+        spare(words, values),
+        doubles_at(content, values),
+        int_table(content, values, 2),
+        int_table(take(words, 3 * values, 4), 3, values),
+        int_table(take(words, 3 * lines, 4), 3, lines),
+        int_table(take(words, 3 * (DEEPEST + 1), 4), 3, DEEPEST + 1),
+        longs_at(take(words, 4, 8), 4),
+        spare(words, keys + 1),
+    )
     if full(words):
         return MORE
     known = Names(
@@ -76,19 +89,6 @@ def query_plans(words: int) -> int:
         ints_at(names[_SIZE], names[_COUNT]),
         ints_at(names[_CODE], names[_COUNT]),
         keys,
-    )
-    room = PlanRoom(
-        bytes_at(state[at.KIND_AT], most),
-        int_table(vertices, 4, most),
-        bytes_at(fields, values),
-        ints_at(owners, values),
-        doubles_at(content, values),
-        int_table(content, values, 2),
-        int_table(hard, 3, values),
-        int_table(rows, 3, size // 10 + 4),
-        int_table(stack, 3, DEEPEST + 1),
-        longs_at(counted, 4),
-        ints_at(after, keys + 1),
     )
     clear(room.counts)
     clear(room.next)
@@ -119,17 +119,8 @@ def _fields(words: int, room: PlanRoom) -> int:
     fields, told = longs_in(state, at.PLAN_FIELDS), longs_in(state, at.FIELDS)
     kinds, values = take(words, v, 4), room.counts[scanned._VALUES]
     for f in range(0, len(fields), OF_FIELD):
-        to, flows = 2 * fields[f + FIELD_TO], fields[f + FIELD_OF] * build.OF_FIELD
-        if to >= 0:
-            first, second = take(words, v, 4), take(words, v, 4)
-            registers[to], registers[to + 1] = (first - begin) >> 2, (second - begin) >> 2
-            if full(words):
-                return MORE
-            clear(ints_at(first, v))
-            clear(ints_at(second, v))
-        elif flows >= 0:
-            told[flows + build.VERTEX], told[flows + build.ROWS] = take(words, v, 4), take(words, v, 4)
-            told[flows + build.COUNT], told[flows + build.FLOATS] = 0, 1
+        if not field_room(words, fields[f + FIELD_TO], fields[f + FIELD_OF], False, v, 1):
+            return MORE
     if full(words):
         return MORE
     to = 2 * (state[at.COLUMNS] + _KIND)

@@ -26,6 +26,7 @@ from abw.core.jit.addresses import (
     text_at,
 )
 from abw.core.jit.decorators import entry, fragment
+from abw.core.run.onepass import build
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, Ints, clear, full, spare, take
 
@@ -61,6 +62,26 @@ def escaped(words: int, low: int, high: int) -> bool:
     for j in range(low, high):
         found |= text[j] == BACKSLASH
     return found
+
+
+@fragment
+def field_room(words: int, register: int, field: int, whole: bool, many: int, size: int) -> bool:
+    """Room for a field: in a register for each vertex's text, empty, or (`whole`) number, -1; else, where it
+    flows in as a field, for so many rows of this size. False without.
+    """
+    state = longs_at(words, at.WORDS)
+    v, registers, told = state[at.VERTICES], longs_in(state, at.REGISTERS), longs_in(state, at.FIELDS)
+    if register >= 0:
+        first, second, begin = spare(words, v), spare(words, v), state[at.BLOCK]
+        registers[2 * register] = (address_of(first) - begin) >> 2
+        registers[2 * register + 1] = -1 if whole else (address_of(second) - begin) >> 2
+        for u in range(0 if full(words) else v):
+            first[u], second[u] = -1 if whole else 0, 0
+    elif field >= 0:
+        f = field * build.OF_FIELD
+        told[f + build.VERTEX], told[f + build.ROWS] = take(words, many, 4), take(words, many * size, 4)
+        told[f + build.COUNT], told[f + build.FLOATS] = 0, size
+    return not full(words)
 
 
 @fragment

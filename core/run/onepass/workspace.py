@@ -40,6 +40,11 @@ Longs = NDArray[np.int64]
 # The phases of a pass with the stages of each.
 Phases = Sequence[tuple[str, Table]]
 
+# What passes read of arenas, in words of the same names.
+OF_ARENAS = (
+    "slot_arena", "output_arena", "reduces", "reduced", "constant_row", "constant_first", "constant_end",
+    "list_flops", "product_flops", "other_flops", "head", "value_floats",
+)  # fmt: skip
 # Bytes of the block at first, and at most: with more, plans are made the ordinary way.
 LEAST, MOST = 1 << 16, 1 << 28
 # Bytes of outputs from which on they are given away with the block, not copied, if they are most of it.
@@ -92,20 +97,9 @@ class Workspace:
             at.EDGE_SLOTS: edges.slots,
             at.EDGE_LISTS: edges.lists,
             at.EDGE_DISTINCT: edges.distinct,
-            at.SLOT_ARENA: arenas.slot_arena,
-            at.OUTPUT_ARENA: arenas.output_arena,
             at.TYPE_SLOTS: arenas.slots,
-            at.REDUCES: arenas.reduces,
-            at.REDUCED: arenas.reduced,
-            at.CONSTANT_ROW: arenas.constant_row,
-            at.CONSTANT_FIRST: arenas.constant_first,
-            at.CONSTANT_END: arenas.constant_end,
-            at.LIST_FLOPS: arenas.list_flops,
-            at.PRODUCT_FLOPS: arenas.product_flops,
-            at.OTHER_FLOPS: arenas.other_flops,
+            **{getattr(at, name.upper()): getattr(arenas, name) for name in OF_ARENAS},
             at.LOOSE: np.zeros(len(network.types), np.bool_),
-            at.HEAD: arenas.head,
-            at.VALUE_FLOATS: arenas.value_floats,
             at.OUTPUTS: self._outputs,
             at.PRODUCED: produced,
             at.ARENA: memory.table,
