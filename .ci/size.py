@@ -30,10 +30,10 @@ BUDGETS = {
     "core/graph": (7_090, 59_900),
     "core/ir": (2_495, 15_850),
     "core/jit": (970, 5_960),  # compiled parts return arrays
-    "core/plan": (1_320, 10_550),
+    "core/plan": (1_300, 10_500),
     "core/policy": (5_160, 38_750),  # what rules begin with is compiled once
     "core/program": (5_300, 34_450),
-    "core/run": (9_430, 79_350),  # one pass: equal nodes, growing models to the end, runs and their observers
+    "core/run": (9_405, 79_000),  # one pass: equal nodes, growing models to the end, runs and their observers
     "core/scale": (1_010, 6_950),
     "core/script": (985, 7_050),
     "core/serve": (3_145, 21_600),  # engines of one model have the same files

@@ -20,12 +20,16 @@ import numpy as np
 from abw.core.base.parallel import usable_cores
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag, Reads, build_dag
+from abw.core.graph.graph import Graph
+from abw.core.ir.network import Network
 from abw.core.jit.decorators import is_compiled
 from abw.core.plan.kernels import fill_plan
+from abw.core.plan.plan import plan
 from abw.core.policy.learned.choice import RULES
 from abw.core.policy.learned.learner import BEST_OF, learn, trial
 from abw.core.policy.learned.states import ENCODINGS
 from abw.core.policy.registry import CHOSEN, LEARNED, REVERSED, get_policy
+from abw.core.policy.schedule import Schedule
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -163,21 +167,8 @@ def compile_parts(what: str) -> Iterator[str]:
 
 
 def _plan_nothing() -> None:
-    """Fill a plan without batches, whose arrays have the types of every plan's."""
-    ints, table, bools = np.zeros(1, np.int32), np.zeros((1, 1), np.int32), np.zeros(1, np.bool_)
-    longs = np.zeros(1, np.int64)
-    none, listed = ints[:0], (ints, ints)
-    three = (ints, ints, ints)
-    fill_plan(
-        (none, ints, none),
-        (listed, listed),
-        (table, table, ints, bools, np.zeros((1, 1), np.bool_)),
-        (table, ints, ints),
-        (table, longs, longs),
-        (bools, ints),
-        False,
-        (ints, table, ints),
-        three,
-        three,
-        listed,
-    )
+    """Plan a graph without nodes, whose arrays have the types of every graph's."""
+    none, begin = np.zeros(0, np.int32), np.zeros(1, np.int32)
+    network = Network("", "cell", (), (), (), (), (), 1, "planned", ())
+    graph = Graph(network, begin, none, none, (), 0, build_dag((), none, none, none), begin, none)
+    plan(graph, Schedule(none, begin, none))
