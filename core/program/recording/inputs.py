@@ -146,8 +146,8 @@ class InputRows:
         return np.array(known[own[0]])
 
     def split(self, network: Network, segment: Segment) -> tuple[Segment, tuple[Floats, ...]]:
-        """A segment whose operands number the rows that it reads from 0 on; these rows, for `Graph.given`,
-        which is empty where it reads none.
+        """A segment whose operands number the rows from the first to the last that it reads; these, for
+        `Graph.given`, which is empty where it reads none.
 
         Errors: AbwError for one of an earlier run. Cost: linear in the segment for each shape.
         """
@@ -159,10 +159,9 @@ class InputRows:
             row = index - constant.first
             inside = np.flatnonzero((row >= 0) & (row < constant.rows))
             known, own = self._own(constant, row[inside])
-            read = np.zeros(len(known), np.bool_)
-            read[own] = True
-            operand[place[inside]] = -1 - constant.first - (np.cumsum(read) - 1)[own]
-            given.append(known[read])
+            low = int(own.min(initial=len(known)))
+            operand[place[inside]] = -1 - constant.first - own + low
+            given.append(known[low : own.max(initial=-1) + 1].copy())
         return (replace(segment, operand=operand), tuple(given)) if any(map(len, given)) else (segment, ())
 
     def _own(self, constant: Constant, rows: Longs) -> tuple[Floats, Longs]:

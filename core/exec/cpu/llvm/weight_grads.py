@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from abw.core.exec.cpu.llvm.emit import Function, Module
+from abw.core.exec.cpu.llvm.emit import WRITE_NEAR, Function, Module
 from abw.core.exec.cpu.target import Target
 
 # Rows that are summed before they are added.
@@ -84,11 +84,14 @@ def _emit_block(module: Module, rows: int, vectors: int, *, masked: bool) -> Non
             found += [f.fma(left, right[v], sums[r * vectors + v]) for v in range(vectors)]
         return found
 
+    places = [
+        f.at(f.at("%dw", f.i64("mul", "%pitch", r)), size * v) for r in range(rows) for v in range(vectors)
+    ]
+    for place in places:
+        f.prefetch(place, WRITE_NEAR)
     sums = f.loop("%n", step, [(vector, "zeroinitializer")] * (rows * vectors))
-    for r in range(rows):
-        place = f.at("%dw", f.i64("mul", "%pitch", r))
-        for v in range(vectors):
-            _add(f, sums[r * vectors + v], f.at(place, size * v), masked=masked)
+    for place, total in zip(places, sums, strict=True):
+        _add(f, total, place, masked=masked)
     module.add(f)
 
 
@@ -97,16 +100,21 @@ def _add(f: Function, vector: str, pointer: str, *, masked: bool) -> None:
     if not masked:
         f.store(f.vec("fadd", f.load(pointer), vector), pointer)
         return
-    kind, lanes = f.target.vector, f.target.lanes
-    suffix, bits = f"v{lanes}f32.p0", f"<{lanes} x i1>"
-    limit = f.spread("%floats", "i64")
-    numbers = ", ".join(f"i64 {lane}" for lane in range(lanes))
-    mask = f.let(f"icmp slt <{lanes} x i64> <{numbers}>, {limit}")
+    kind, suffix = f.target.vector, f"v{f.target.lanes}f32.p0"
+    bits, mask = _mask(f, "%floats").rsplit(" ", 1)
     place = ("ptr", pointer), ("i32", 4), (bits, mask)
     before = f.call(kind, f"llvm.masked.load.{suffix}", *place, (kind, "zeroinitializer"))
     total = f.vec("fadd", before, vector)
     f.module.declare(f"void @llvm.masked.store.{suffix}({kind}, ptr, i32, {bits})")
     f.do(f"call void @llvm.masked.store.{suffix}({kind} {total}, ptr {pointer}, i32 4, {bits} {mask})")
+
+
+def _mask(f: Function, floats: str) -> str:
+    """A vector of bits, of which the first so many are set, behind its type."""
+    lanes = f.target.lanes
+    numbers = ", ".join(f"i64 {lane}" for lane in range(lanes))
+    limit = f.spread(floats, "i64")
+    return f"<{lanes} x i1> {f.let(f'icmp slt <{lanes} x i64> <{numbers}>, {limit}')}"
 
 
 def _chunks(f: Function, body: Callable[[str], None]) -> None:
@@ -131,14 +139,22 @@ def _chunks(f: Function, body: Callable[[str], None]) -> None:
     f.repeat(chunks, chunk)
 
 
-def _copy_vectors(f: Function, count: str, table: str, offset: str, out: str, width: int, step: int) -> None:
-    """Copy `width` vectors of each row, `offset` bytes in, to places `step` bytes apart."""
-    size = 4 * f.target.lanes
+def _copy_vectors(
+    f: Function, count: str, table: str, offset: str, out: str, width: int, step: int, floats: str = ""
+) -> None:
+    """Copy `width` vectors of each row, `offset` bytes in, to places `step` bytes apart.
+
+    `floats`: so many are the row's; what is behind becomes zeros, since products of subnormals are slow.
+    """
+    kind, size = f.target.vector, 4 * f.target.lanes
 
     def row(k: str) -> None:
         place, to = f.at(f.pointer_item(table, k), offset), f.at(out, f.i64("mul", k, step))
         for v in range(width):
-            f.store(f.load(place, size * v), to, size * v)
+            vector = f.load(place, size * v)
+            if floats:
+                vector = f.let(f"select {_mask(f, floats)}, {kind} {vector}, {kind} zeroinitializer")
+            f.store(vector, to, size * v)
 
     f.repeat(count, row)
 
@@ -186,7 +202,9 @@ def _emit_outer(module: Module, rows: int, vectors: int) -> None:
             def across(at: str, width: int, *, masked: bool = False) -> None:
                 """The blocks of a column that begins `at` vectors to the right."""
                 right = f.i64("mul", at, 4 * lanes)
-                _copy_vectors(f, count, "%xs", right, "%right", width, 4 * lanes * width)
+                _copy_vectors(
+                    f, count, "%xs", right, "%right", width, 4 * lanes * width, part if masked else ""
+                )
 
                 def blocks(begin: str, height: str, place: str) -> None:
                     several = ceiling(height, rows)
