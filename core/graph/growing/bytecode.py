@@ -45,7 +45,7 @@ class Bytecode:
     of a decision. `needs`: the type and input that each step NEED is for.
     """
 
-    steps: NDArray[np.int64]
+    steps: NDArray[np.int32]
     sections: tuple[int, ...]
     columns: Mapping[Hashable, int]
     registers: int
@@ -88,7 +88,7 @@ class _Writer(Writer):
         decisions = [(d, kind) for kind in self.growth.kinds for d in kind.decisions]
         slots = [len(self.model.types[t].inputs) for t, _ in self.phases.steps]
         return Bytecode(
-            np.array(self.steps, np.int64).reshape(-1, op.FIELDS),
+            np.array(self.steps, np.int32).reshape(-1, op.FIELDS),
             (*sections, len(self.steps)),
             self.columns,
             self.registers,
@@ -218,7 +218,7 @@ class _Writer(Writer):
     ) -> None:
         """Fill a register with what the first producer that is there gives, where hops lead from vertices."""
         link = -1
-        if hops and (vertices, hops[0]) not in self.made and len(hops) == 1:
+        if len(hops) == 1 and (vertices, hops) not in self.made:
             link = self.columns[hops[0]]
         else:
             vertices = self._follow(vertices, hops)

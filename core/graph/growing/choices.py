@@ -26,9 +26,10 @@ from abw.core.jit.addresses import (
     longs_at,
     longs_in,
 )
-from abw.core.jit.decorators import entry, fragment
+from abw.core.jit.decorators import entry, fragment, within
 from abw.core.jit.splitmix import GOLDEN, fraction, mix
 
+Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
@@ -58,7 +59,7 @@ def _first_allowed(words: int, a: int, j: int, begin: int) -> int:
     -2 where a score is not a number.
     """
     state = longs_at(words, at.WORDS)
-    steps, scores = longs_in(state, at.STEPS), doubles_in(state, at.SCORES)
+    steps, scores = ints_in(state, at.STEPS), doubles_in(state, at.SCORES)
     count, allowed = steps[a + COUNT], steps[a + ALLOWED]
     for i in range(begin, begin + count):
         if np.isnan(scores[i]):
@@ -67,38 +68,43 @@ def _first_allowed(words: int, a: int, j: int, begin: int) -> int:
         return 0
     first = -1
     for i in range(count - 1, -1, -1):
-        if register(state, allowed + i)[j] != 0:
+        if register(state, allowed + i)[j] >= 0:
             first = i
         else:
             scores[begin + i] = -np.inf
     return first
 
 
-@fragment
-def _place(words: int, a: int, j: int) -> int:
-    """Where the j-th vertex's row of scores lies in its arena, for executors that run kernels by address."""
+@within
+def _rows(words: int, a: int) -> tuple[int, int, int, Ints]:
+    """For executors that run kernels by address: the function for rows of scores as they are, 0 for none;
+    where the scores' arena lies, the bytes of a row, and the column of rows.
+    """
     state = longs_at(words, at.WORDS)
-    steps = longs_in(state, at.STEPS)
-    arena = longs_in(state, at.FUNCTION)[2 * steps[a + DECISION] + 1]
-    row = column(state, steps[a + VALUES])[register(state, steps[a + VERTICES])[j] + 1]
-    return longs_in(state, at.ARENA)[arena] + row * longs_in(state, at.PITCH)[arena]  # type: ignore[no-any-return]
+    steps, function = ints_in(state, at.STEPS), longs_in(state, at.FUNCTION)
+    decision, row = 2 * steps[a + DECISION], column(state, steps[a + VALUES])
+    if state[at.KERNEL] == 0:
+        return 0, 0, 0, row
+    arena = function[decision + 1]
+    return function[decision], longs_in(state, at.ARENA)[arena], longs_in(state, at.PITCH)[arena], row
 
 
 @fragment
-def _scores(words: int, a: int, j: int) -> int:
-    """Where the j-th vertex's scores begin, in double precision."""
+def _scores(words: int, a: int, vertex: int) -> int:
+    """Where a vertex's scores begin, in double precision."""
     state = longs_at(words, at.WORDS)
-    begin, count = state[at.SCORED], longs_in(state, at.STEPS)[a + COUNT]
+    begin, count = state[at.SCORED], ints_in(state, at.STEPS)[a + COUNT]
     if state[at.KERNEL] == 0:
         state[at.SCORED] += count
         return begin  # type: ignore[no-any-return]
-    scores, row = doubles_in(state, at.SCORES), floats_at(_place(words, a, j), count)
+    _, base, pitch, rows = _rows(words, a)
+    scores, row = doubles_in(state, at.SCORES), floats_at(base + rows[vertex + 1] * pitch, count)
     for i in range(count):
         scores[i] = row[i]
     return 0
 
 
-@fragment
+@within
 def choose(words: int, a: int) -> bool:
     """Do a step CHOOSE; whether all scores are numbers, else the vertex is noted.
 
@@ -106,20 +112,21 @@ def choose(words: int, a: int) -> bool:
     need has machine code of its own: `BY_BEST` and `BY_CHANCE` lead to it.
     """
     state = longs_at(words, at.WORDS)
-    steps, how = longs_in(state, at.STEPS), longs_in(state, at.STEPS)[a + HOW]
+    steps, how = ints_in(state, at.STEPS), ints_in(state, at.STEPS)[a + HOW]
     state[at.STEP] = a
     if how == BEST:
         return ask(state[at.BY_BEST], words) != 0  # type: ignore[no-any-return]
     if how != ARGMAX and how != OVER:
         return ask(state[at.BY_CHANCE], words) != 0  # type: ignore[no-any-return]
     vertices, chosen = register(state, steps[a + VERTICES]), column(state, steps[a + CHOSEN])
-    function = longs_in(state, at.FUNCTION)[2 * steps[a + DECISION]] if state[at.KERNEL] != 0 else 0
+    function, base, pitch, rows = _rows(words, a)
     for j in range(entries(state, steps[a + VERTICES])):
+        v = vertices[j] + 1
         if function != 0:
-            call(function, (words, _place(words, a, j)))
-            chosen[vertices[j] + 1] = state[at.LARGEST]
-        elif not _choose(words, a, j, _scores(words, a, j)):
-            state[at.FAILED_VERTEX] = vertices[j]
+            call(function, (words, base + rows[v] * pitch))
+            chosen[v] = state[at.LARGEST]
+        elif not _choose(words, a, j, _scores(words, a, v - 1)):
+            state[at.FAILED_VERTEX] = v - 1
             return False
     return bool(state[at.STATUS] == at.RUNNING)
 
@@ -128,14 +135,14 @@ def choose(words: int, a: int) -> bool:
 def choose_best(words: int) -> int:
     """Do a step CHOOSE of `best`, as `choose`."""
     state = longs_at(words, at.WORDS)
-    steps, a = longs_in(state, at.STEPS), state[at.STEP]
+    steps, a = ints_in(state, at.STEPS), state[at.STEP]
     vertices = register(state, steps[a + VERTICES])
-    function = longs_in(state, at.FUNCTION)[2 * steps[a + DECISION]] if state[at.KERNEL] != 0 else 0
+    function, base, pitch, rows = _rows(words, a)
     for j in range(entries(state, steps[a + VERTICES])):
         if function != 0:
-            good = _best_by_function(words, vertices[j], function, _place(words, a, j))
+            good = _best_by_function(words, vertices[j], function, base + rows[vertices[j] + 1] * pitch)
         else:
-            good = _enter_best(words, a, j, _scores(words, a, j))
+            good = _enter_best(words, a, j, _scores(words, a, vertices[j]))
         if not good:
             state[at.FAILED_VERTEX] = vertices[j]
             return 0
@@ -147,7 +154,7 @@ def choose_best(words: int) -> int:
 def choose_by_chance(words: int) -> int:
     """Do a step CHOOSE of `sample` or `chance`, as `choose`."""
     state = longs_at(words, at.WORDS)
-    steps, a = longs_in(state, at.STEPS), state[at.STEP]
+    steps, a = ints_in(state, at.STEPS), state[at.STEP]
     vertices, chosen = register(state, steps[a + VERTICES]), column(state, steps[a + CHOSEN])
     decision, scores, count = steps[a + DECISION], doubles_in(state, at.SCORES), steps[a + COUNT]
     for j in range(entries(state, steps[a + VERTICES])):
@@ -155,7 +162,7 @@ def choose_by_chance(words: int) -> int:
         if steps[a + HOW] == CHANCE:
             chosen[vertices[j] + 1] = drawn < doubles_in(state, at.LIMITS)[decision]
             continue
-        begin = _scores(words, a, j)
+        begin = _scores(words, a, vertices[j])
         first = _first_allowed(words, a, j, begin)
         if first == -2:
             state[at.FAILED_VERTEX] = vertices[j]
@@ -186,7 +193,7 @@ def _choose(words: int, a: int, j: int, begin: int) -> bool:
     numbers.
     """
     state = longs_at(words, at.WORDS)
-    steps, scores = longs_in(state, at.STEPS), doubles_in(state, at.SCORES)
+    steps, scores = ints_in(state, at.STEPS), doubles_in(state, at.SCORES)
     vertex, decision, count = register(state, steps[a + VERTICES])[j], steps[a + DECISION], steps[a + COUNT]
     chosen, first = column(state, steps[a + CHOSEN]), _first_allowed(words, a, j, begin)
     if first == -2:
@@ -326,7 +333,7 @@ def _enter_best(words: int, a: int, j: int, begin: int) -> bool:
     hypothesis ends. The scores are changed.
     """
     state = longs_at(words, at.WORDS)
-    steps, scores = longs_in(state, at.STEPS), doubles_in(state, at.SCORES)
+    steps, scores = ints_in(state, at.STEPS), doubles_in(state, at.SCORES)
     vertex, count = register(state, steps[a + VERTICES])[j], steps[a + COUNT]
     instance, before = _open_candidates(words, vertex)
     first = _first_allowed(words, a, j, begin)

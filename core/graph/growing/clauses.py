@@ -102,13 +102,16 @@ class Writer:
         return members, owner
 
     def _follow(self, register: int, hops: tuple[Hop, ...]) -> int:
-        """The register of where hops lead from the vertices in another."""
-        for hop in hops:
-            key = register, hop
+        """The register of where hops lead from the vertices in another: two at once where no step has asked
+        for what is between.
+        """
+        while hops:
+            count = 1 if (register, hops[:1]) in self.made else 2
+            key, columns = (register, hops[:count]), [self.columns[hop] for hop in hops[:count]]
             if key not in self.made:
                 self.made[key] = self._new()
-                self._step(op.FOLLOW, self.made[key], register, self.columns[hop])
-            register = self.made[key]
+                self._step(op.FOLLOW, self.made[key], register, *columns, *[-1] * (2 - len(columns)))
+            register, hops = self.made[key], hops[count:]
         return register
 
     def _number_column(self, name: str) -> int:
@@ -152,7 +155,7 @@ class Writer:
             self._step(op.PICKED, scope.this, 0, scope.number, scope.by)
         elif self.beam:
             scope.by = self._new()
-            self._step(op.FOLLOW, scope.by, scope.this, self.columns[PICK])
+            self._step(op.FOLLOW, scope.by, scope.this, self.columns[PICK], -1)
         for decision in kind.decisions:
             scope.may = self._tests(
                 (Test(Number(Place(()), decision.name), ">=", 0),), scope, scope.may, best=kind.best
@@ -180,7 +183,7 @@ class Writer:
         mask = self._tests(clause.when, scope, mask, best=best)
         if clause.unless:
             refused = self._tests(clause.unless, scope, -1, best=best)
-            mask = self._test(refused, op.POSITIVE, 0, negated=True, also=mask)
+            mask = self._test(refused, op.THERE, 0, negated=True, also=mask)
         self._add(kind, clause, number, scope, mask, new)
 
     def _gather(self, register: int, owner: int) -> int:
@@ -262,6 +265,8 @@ class Writer:
         to: int | None = None,
         column: int = -1,
     ) -> int:
+        if (code, against, negated, also, to, column) == (op.THERE, 0, False, -1, None, -1):
+            return values
         out = self._new() if to is None else to
         self._step(op.TEST, out, values, code, against, negated, also, column)
         return out

@@ -12,7 +12,7 @@ from abw.core.graph.equal.consing import sort_pairs, stands_for
 from abw.core.graph.growing import state as at
 from abw.core.graph.growing.state import column, entries, register
 from abw.core.jit.addresses import ask, bytes_in, call, ints_in, longs_at, longs_in
-from abw.core.jit.decorators import entry, fragment
+from abw.core.jit.decorators import entry, fragment, within
 
 Longs = NDArray[np.int64]
 
@@ -22,11 +22,11 @@ Longs = NDArray[np.int64]
 TYPE, VERTICES, ENDS, NODE, NUMBER = range(1, 6)
 
 
-@fragment
+@within
 def launch(words: int, a: int) -> None:
     """Do a step LAUNCH."""
     state = longs_at(words, at.WORDS)
-    steps = longs_in(state, at.STEPS)
+    steps = ints_in(state, at.STEPS)
     vertices = steps[a + VERTICES]
     if entries(state, vertices) == 0:
         return
@@ -55,7 +55,7 @@ def leave_out_equal(words: int) -> int:
     """
     state = longs_at(words, at.WORDS)
     a = state[at.STEP]
-    steps, sizes = longs_in(state, at.STEPS), longs_in(state, at.SIZES)
+    steps, sizes = ints_in(state, at.STEPS), longs_in(state, at.SIZES)
     t, ends, vertices = steps[a + TYPE], steps[a + ENDS], register(state, steps[a + VERTICES])
     kept, stands = register(state, state[at.LOOKS]), register(state, state[at.LOOKS] + 1)
     keys, begins, table = ints_in(state, at.KEYS), ints_in(state, at.AT), ints_in(state, at.TABLE)
@@ -97,7 +97,7 @@ def leave_out_equal(words: int) -> int:
 def _refer(words: int, a: int) -> None:
     """Note at the vertices of nodes that were left out the values of those that stand for them."""
     state = longs_at(words, at.WORDS)
-    steps, values = longs_in(state, at.STEPS), longs_in(state, at.VALUES)
+    steps, values = ints_in(state, at.STEPS), longs_in(state, at.VALUES)
     t, vertices = steps[a + TYPE], register(state, steps[a + VERTICES])
     stands, outputs = register(state, state[at.LOOKS] + 1), ints_in(state, at.TYPE_OUTPUTS)[t]
     for o in range(outputs + 1):
@@ -110,13 +110,13 @@ def _refer(words: int, a: int) -> None:
                 found[vertices[i] + 1] = found[stands[i] + 1]
 
 
-@fragment
+@within
 def _run(words: int, a: int, nodes: int) -> None:
     """Run nodes at the vertices in a register. Their values are the next rows of their arenas: ROWS (A, 3)
     has the next one, the end, and how many a vertex takes.
     """
     state = longs_at(words, at.WORDS)
-    steps = longs_in(state, at.STEPS)
+    steps = ints_in(state, at.STEPS)
     t, ends, vertices = steps[a + TYPE], steps[a + ENDS], register(state, nodes)
     n, slots = entries(state, nodes), ints_in(state, at.TYPE_SLOTS)[t]
     frame = longs_in(state, at.FRAME)
@@ -143,7 +143,7 @@ def _run(words: int, a: int, nodes: int) -> None:
     run_kernel(kernel, state[at.FRAME], state[at.SCRATCH], constants, n)
 
 
-@fragment
+@within
 def read_slot(frame: Longs, word: int, base: int, rows: int, ends: int) -> None:
     """Let a slot read rows of an arena; addresses of the arena, of the rows' numbers, and of where lists end
     among these (0: each node reads one).
@@ -151,7 +151,7 @@ def read_slot(frame: Longs, word: int, base: int, rows: int, ends: int) -> None:
     frame[word], frame[word + 1], frame[word + 4] = base, rows, ends
 
 
-@fragment
+@within
 def run_kernel(kernel: int, frame: int, scratch: int, constants: int, nodes: int) -> None:
     """Run so many nodes on this thread, by what a frame says; all are addresses but the number."""
     call(kernel, (frame, scratch, constants, 0, nodes, 0, 1))
@@ -161,7 +161,7 @@ def run_kernel(kernel: int, frame: int, scratch: int, constants: int, nodes: int
 def number_nodes(words: int) -> int:
     """Number the nodes of a step LAUNCH, and write them down; how many there are by now."""
     state = longs_at(words, at.WORDS)
-    steps, a = longs_in(state, at.STEPS), state[at.STEP]
+    steps, a = ints_in(state, at.STEPS), state[at.STEP]
     nodes = state[at.LOOKS] if state[at.LOOKS] != 0 else steps[a + VERTICES]
     t, ends, vertices = steps[a + TYPE], steps[a + ENDS], register(state, nodes)
     slots, end = ints_in(state, at.TYPE_SLOTS)[t], register(state, max(ends, 0))

@@ -11,17 +11,14 @@ from abw.core.jit.decorators import entry, fragment
 
 @entry
 def lists(words: int) -> int:
-    """Do a step REDUCE, of which it returns how many values are missing, or one from LIST to SPREAD.
-
-    Of these it returns how many entries MEMBERS writes, else nothing.
-    """
+    """Do a step REDUCE, or one from LIST to SPREAD; how many of the next steps are passed over."""
     state = longs_at(words, at.WORDS)
-    steps, sizes, now = longs_in(state, at.STEPS), longs_in(state, at.SIZES), state[at.STEP]
+    steps, sizes, now = ints_in(state, at.STEPS), longs_in(state, at.SIZES), state[at.STEP]
     do, to, source = steps[now], steps[now + 1], steps[now + 2]
-    a, b, e = steps[now + 3], steps[now + 4], steps[now + 7]
+    a, b, e, over = steps[now + 3], steps[now + 4], steps[now + 7], 0
     out, vertices, n, k = register(state, to), register(state, source), sizes[source], 0
     if do == REDUCE:
-        k = _reduce(words, now)
+        over = 0 if _reduce(words, now) else e
     elif do == LIST:
         _list(words, now)
     elif do == MEMBER:
@@ -41,13 +38,13 @@ def lists(words: int) -> int:
                 out[k] = members[place + 1] if b < 0 else data[target + place] - state[at.BEGIN]
                 owner[k] = i
                 k += 1
-        sizes[a] = k
+        sizes[to] = sizes[a] = k
     else:  # a: register of ends: each value as often as its node has members
         ends = register(state, a)
         for i in range(n):
             for k in range(ends[i], ends[i + 1]):
                 out[k] = vertices[i]
-    return k
+    return over
 
 
 @fragment
@@ -56,7 +53,7 @@ def _range(words: int, a: int, vertex: int) -> tuple[int, int]:
     columns of a grown list's begin and end behind a -1.
     """
     state = longs_at(words, at.WORDS)
-    steps = longs_in(state, at.STEPS)
+    steps = ints_in(state, at.STEPS)
     if steps[a] < 0:
         return column(state, steps[a + 1])[vertex + 1], column(state, steps[a + 2])[vertex + 1]
     if vertex < 0:
@@ -72,7 +69,7 @@ def _list(words: int, a: int) -> None:
     members.
     """
     state = longs_at(words, at.WORDS)
-    steps, first, last = longs_in(state, at.STEPS), state[at.FIRST], state[at.LAST]
+    steps, first, last = ints_in(state, at.STEPS), state[at.FIRST], state[at.LAST]
     owner, members = column(state, steps[a + 1]), column(state, steps[a + 5])
     low, high = column(state, steps[a + 3]), column(state, steps[a + 4])
     for v in range(first, last):
@@ -98,7 +95,7 @@ def _member(words: int, a: int) -> None:
     Arguments: that column, none, those of the list's begin, its end, members; the number.
     """
     state = longs_at(words, at.WORDS)
-    steps = longs_in(state, at.STEPS)
+    steps = ints_in(state, at.STEPS)
     out, members, number = column(state, steps[a + 1]), column(state, steps[a + 5]), steps[a + 6]
     low, high = column(state, steps[a + 3]), column(state, steps[a + 4])
     for v in range(state[at.FIRST], state[at.LAST]):
@@ -116,7 +113,7 @@ def _reduce(words: int, a: int) -> int:
     outputs of all vertices: the value where there is one alone; 0 for now where there is a node.
     """
     state = longs_at(words, at.WORDS)
-    steps, sizes = longs_in(state, at.STEPS), longs_in(state, at.SIZES)
+    steps, sizes = ints_in(state, at.STEPS), longs_in(state, at.SIZES)
     to, several, slots, outputs = steps[a + 1], steps[a + 4], steps[a + 5], steps[a + 6]
     vertices, owner = register(state, steps[a + 2]), register(state, steps[a + 3])
     present = register(state, 0)

@@ -236,7 +236,7 @@ class Share:
         return int(words[at.LAST] - words[at.FIRST] + words[at.GIVEN_LAST] - words[at.GIVEN_FIRST])
 
 
-def _codes(steps: NDArray[np.int64]) -> dict[int, int]:
+def _codes(steps: Ints) -> dict[int, int]:
     """Where the machine code of what steps need beside `walk` lies, compiled or loaded now."""
     done, hows = set(steps[:, 0].tolist()), set(steps[steps[:, 0] == walk.CHOOSE, choices.HOW].tolist())
     wanted: dict[int, tuple[Callable[[int], int], bool]] = {

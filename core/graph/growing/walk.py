@@ -2,7 +2,7 @@
 
 `bytecode.py` writes the steps, `state.py` names the words of the state. A step works on registers: lists of
 vertices, rows, references, numbers or truths, an entry for each of the vertices that it is about. -1 stands
-for none of any of them.
+for none of any of them; what is true is anything else.
 
 Where an executor's kernels can be called by address, `run` goes on until growth ends. For others it says what
 a round computes, and goes on from the scores; who knows the decisions already writes them where it would
@@ -29,7 +29,7 @@ from abw.core.graph.growing.choices import choose
 from abw.core.graph.growing.launch import launch
 from abw.core.graph.growing.state import column, register
 from abw.core.jit.addresses import ask, bytes_in, ints_in, longs_at, longs_in
-from abw.core.jit.decorators import address_of_code, ask_code, entry, fragment
+from abw.core.jit.decorators import address_of_code, ask_code, entry, fragment, within
 from abw.core.jit.pointers import address
 
 Ints = NDArray[np.int32]
@@ -58,7 +58,7 @@ POSITIVE, THERE, ALWAYS = TESTS[">"], TESTS[">="], 7
 def walk(words: int, step: int, end: int) -> bool:
     """Do the steps up to an end; False, and FAILED, where one fails."""
     state = longs_at(words, at.WORDS)
-    steps, sizes = longs_in(state, at.STEPS), longs_in(state, at.SIZES)
+    steps, sizes = ints_in(state, at.STEPS), longs_in(state, at.SIZES)
     while step < end:
         now = FIELDS * step
         do, to, source = steps[now], steps[now + 1], steps[now + 2]
@@ -68,41 +68,52 @@ def walk(words: int, step: int, end: int) -> bool:
             way, there, missing = column(state, max(a, 0)), column(state, b), 0
             for i in range(n):
                 if c or out[i] == -1:
-                    out[i] = there[(vertices[i] if a < 0 else way[vertices[i] + 1]) + 1]
-                    missing += out[i] == -1
+                    reached = there[(vertices[i] if a < 0 else way[vertices[i] + 1]) + 1]
+                    out[i] = reached
+                    missing += reached == -1
+            sizes[to] = n
+            if missing == 0:
+                step += max(e, 0)
+            elif e < 0:
+                return _fail(words, step)
         elif do == FILL_ROWS:  # a: column, b: whether anew, c: constant, d: rows
             # (of a row the remainder is taken; below 0: there are -d; 0: as it is)
             rows, base, missing = column(state, a), longs_in(state, at.BASES)[c], 0
             for i in range(n):
                 if b or out[i] == -1:
                     row = int(rows[vertices[i] + 1])
-                    row = int(row % d) if row >= 0 and d > 0 else row
+                    row = int(row % d) if row >= d > 0 else row
                     there_is = row >= 0 and (d >= 0 or row < -d)
                     out[i] = base + state[at.SIGN] * row if there_is else -1
                     missing += not there_is
-        elif do == REDUCE or LIST <= do <= SPREAD:  # see `lists`
-            state[at.STEP] = now
-            n = missing = ask(state[at.BY_LISTS], words)
-            if do == REDUCE:
-                n = sizes[to]
+            sizes[to] = n
+            if missing == 0:
+                step += max(e, 0)
+            elif e < 0:
+                return _fail(words, step)
         elif do == FILL_CONSTANT:  # a: constant, b: whether anew
             base = longs_in(state, at.BASES)[a]
             for i in range(n):
                 if b or out[i] == -1:
                     out[i] = base
-        elif do == FOLLOW:  # a: column of a link
-            way = column(state, a)
+            sizes[to] = n
+        elif do == FOLLOW:  # a: column of a link, b: of one from there, or -1
+            way, onwards = column(state, a), column(state, max(b, 0))
             for i in range(n):
-                out[i] = way[vertices[i] + 1]
+                reached = way[vertices[i] + 1]
+                out[i] = reached if b < 0 else onwards[reached + 1]
+            sizes[to] = n
         elif do == FIELD:  # a: column of numbers, or -1: the entries are numbers; b: plus
             numbers = column(state, max(a, 0))
             for i in range(n):
                 out[i] = _plus(vertices[i] if a < 0 else numbers[vertices[i] + 1], b)
+            sizes[to] = n
         elif do == TEST:  # a: test, b: against, c: whether negated, d: what else holds, e: as FIELD's a
             numbers, other = column(state, max(e, 0)), register(state, max(d, 0))
             for i in range(n):
                 value = vertices[i] if e < 0 else numbers[vertices[i] + 1]
-                out[i] = (_passes(value, a, b) != (c != 0)) and (d < 0 or other[i] != 0)
+                out[i] = ((_passes(value, a, b) != (c != 0)) and (d < 0 or other[i] >= 0)) - 1
+            sizes[to] = n
         elif do == SET:  # to: column, a: register of values
             written, values = column(state, to), register(state, a)
             for i in range(n):
@@ -126,42 +137,42 @@ def walk(words: int, step: int, end: int) -> bool:
                 if _passes(numbers[vertices[i] + 1], b, c):
                     out[k] = vertices[i]
                     k += 1
-            n = k
+            sizes[to] = k
         elif do == GATHER:  # source: numbers of entries, a: register of these
             values = register(state, a)
             for i in range(n):
                 out[i] = values[vertices[i]]
+            sizes[to] = n
         elif do == PICKED:  # the vertices of the round's picks; a, b: registers of their choices, numbers
             first, numbers, picks = state[at.PICK_FIRST], register(state, a), register(state, b)
-            n = sizes[a] = sizes[b] = state[at.PICK_NEXT] - first
+            n = sizes[to] = sizes[a] = sizes[b] = state[at.PICK_NEXT] - first
             for i in range(n):
                 out[i] = ints_in(state, at.PICK_VERTEX)[first + i]
                 numbers[i], picks[i] = ints_in(state, at.PICK_NUMBER)[first + i], first + i
         elif do == SELECT:
-            n = _select(words, now)
+            sizes[to] = _select(words, now)
         elif do == LAUNCH:
             launch(words, now)
-        elif not choose(words, now):
-            return _fail(words, step)
-        if do <= REDUCE:
-            if missing == 0:
-                step += max(e, 0)
-            elif e < 0:
-                unfed = 0
-                while out[unfed] != -1:
-                    unfed += 1
-                state[at.FAILED_VERTEX] = register(state, -1 - e)[unfed]
+        elif do == CHOOSE:
+            if not choose(words, now):
                 return _fail(words, step)
-        if do <= TEST or SELECT <= do <= PICKED or do == MEMBERS:
-            sizes[to] = n
+        else:  # see `lists`
+            state[at.STEP] = now
+            step += ask(state[at.BY_LISTS], words)
         step += 1
     return True
 
 
 @fragment
 def _fail(words: int, step: int) -> bool:
+    """Note the step, and where it is to fill a register, the first vertex that has nothing there."""
     state = longs_at(words, at.WORDS)
+    steps, now, i = ints_in(state, at.STEPS), FIELDS * step, 0
     state[at.STATUS], state[at.FAILED_STEP] = at.FAILED, step
+    if steps[now] <= FILL_ROWS:
+        while register(state, steps[now + 1])[i] != -1:
+            i += 1
+        state[at.FAILED_VERTEX] = register(state, -1 - steps[now + OTHERWISE])[i]
     return False
 
 
@@ -177,13 +188,13 @@ def _plus(number: int, plus: int) -> int:
     return max(int(np.int32(number + plus)), -1) if number >= 0 else -1
 
 
-@fragment
+@within
 def _select(words: int, a: int) -> int:
     """Into a register, the round's vertices of a group of kinds; of a group of origins, unless that is -1;
     also given ones. Their number. Arguments behind the register: none, the two, whether given ones.
     """
     state = longs_at(words, at.WORDS)
-    steps, n = longs_in(state, at.STEPS), 0
+    steps, n = ints_in(state, at.STEPS), 0
     out, kind = register(state, steps[a + 1]), column(state, state[at.KIND])
     origin = column(state, max(state[at.ORIGIN], 0))
     wanted, some = bytes_in(state, at.GROUPS), bytes_in(state, at.ORIGINS)
@@ -199,7 +210,7 @@ def _select(words: int, a: int) -> int:
     return n
 
 
-@fragment
+@within
 def _add(words: int, a: int) -> None:
     """New vertices of a kind where a register says so and there is room; the new ones into a register.
 
@@ -208,7 +219,7 @@ def _add(words: int, a: int) -> None:
     hypothesis goes on by that; their origin.
     """
     state = longs_at(words, at.WORDS)
-    steps, new = longs_in(state, at.STEPS), state[at.NEXT]
+    steps, new = ints_in(state, at.STEPS), state[at.NEXT]
     source, grown, by, goes_on = steps[a + 2], steps[a + 4], steps[a + 5], steps[a + 6]
     out, vertices = register(state, steps[a + 1]), register(state, source)
     where, picks = register(state, max(steps[a + 3], 0)), register(state, max(by, 0))
@@ -217,7 +228,7 @@ def _add(words: int, a: int) -> None:
     home = column(state, state[at.HOME])
     for i in range(longs_in(state, at.SIZES)[source]):
         out[i] = -1
-        if steps[a + 3] >= 0 and where[i] == 0:
+        if steps[a + 3] >= 0 and where[i] < 0:
             continue
         v = vertices[i] + 1
         place = kind * state[at.INSTANCES] + instance[v]
@@ -297,7 +308,7 @@ def _collect(words: int) -> None:
     walk(words, state[at.FEED], state[at.DECIDE])
 
 
-@fragment
+@within
 def _prepare(words: int) -> bool:
     """Make the next round's lists, and begin it if there is room for all that may come of it; else FULL."""
     state = longs_at(words, at.WORDS)

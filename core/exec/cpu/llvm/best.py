@@ -141,19 +141,19 @@ def insert(
     with the keys, and what goes with this one.
     """
 
-    def turn(place: str, carried: list[str]) -> list[str]:
-        moved, now, *rest = carried
-        held = f.item(kind, keys, place)
-        moved = f.let(f"or i1 {moved}, {f.let(f'fcmp ugt {kind} {now}, {held}')}")
-        f.put(kind, f.let(f"select i1 {moved}, {kind} {now}, {kind} {held}"), keys, place)
-        left = [moved, f.let(f"select i1 {moved}, {kind} {held}, {kind} {now}")]
-        for (array, _), value in zip(others, rest, strict=True):
-            before = f.int_item(array, place)
-            f.put_int(f.either(moved, value, before), array, place)
-            left.append(f.either(moved, before, value))
-        return left
-
-    f.loop(width, turn, [("i1", "false"), (kind, key), *(("i64", value) for _, value in others)])
+    moves, flags = ", ".join(f"i32 {lane}" for lane in (width, *range(width - 1))), f"<{width} x i1>"
+    numbers = [(array, "i32", f.let(f"trunc i64 {value} to i32")) for array, value in others]
+    above = behind = ""
+    for array, of, value in [(keys, kind, key), *numbers]:
+        vector = f"<{width} x {of}>"
+        held, now = f.let(f"load {vector}, ptr {array}, align 4"), f.spread(value, of, width)
+        first = "poison" if above else f"splat ({kind} {double(INFINITE)})"
+        before = f.let(f"shufflevector {vector} {held}, {vector} {first}, <{width} x i32> <{moves}>")
+        if not above:  # what the new key is above, and what it is not next to
+            above, behind = (f.let(f"fcmp ugt {vector} {now}, {each}") for each in (held, before))
+        moved = f.let(f"select {flags} {behind}, {vector} {before}, {vector} {now}")
+        left = f.let(f"select {flags} {above}, {vector} {moved}, {vector} {held}")
+        f.do(f"store {vector} {left}, ptr {array}, align 4")
 
 
 class Best:

@@ -184,9 +184,9 @@ class Function:
         self.module.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.do(f"call void @llvm.prefetch.p0(ptr {pointer}, {hint}, i32 1)")
 
-    def spread(self, scalar: str, kind: str = "float") -> str:
-        """A number in every lane."""
-        lanes = self.target.lanes
+    def spread(self, scalar: str, kind: str = "float", lanes: int = 0) -> str:
+        """A number in every lane, of as many as vectors have or of so many."""
+        lanes = lanes or self.target.lanes
         vector = f"<{lanes} x {kind}>"
         first = self.let(f"insertelement {vector} poison, {kind} {scalar}, i64 0")
         return self.let(f"shufflevector {vector} {first}, {vector} poison, <{lanes} x i32> zeroinitializer")
