@@ -283,6 +283,55 @@ class Lists(Base):
         return sum(share * x for share in shares)
 
 
+class Pools(Base):
+    def forward(self, words):
+        x = self.embed(torch.tensor(words)).t().unsqueeze(0)
+        most = functional.max_pool1d(functional.relu(x), x.size(2)).squeeze(2)
+        windows = functional.avg_pool1d(x.transpose(1, 2), 3, stride=2)[0].sum(0)
+        y = self.wide(torch.cat([most, functional.adaptive_avg_pool1d(x, 1).squeeze(-1)], 1))
+        return functional.adaptive_max_pool1d(y.unsqueeze(1), 1) + windows.sum()
+
+
+class PairsOfRows(Base):
+    def forward(self, words):
+        x = torch.stack([self.word(w) for w in words])
+        apart = torch.exp(-(x.unsqueeze(1) - x.unsqueeze(0)).pow(2).sum(-1))
+        return apart.sum(1).mean() + x[:, :4].sum(0).sum() + x.sum(0), torch.tanh(x[:1]).squeeze(0)
+
+
+class OneOrMore(Base):
+    def forward(self, words):
+        rows = [self.word(w) for w in words[: 1 + words[0] % 2]]
+        return torch.tanh(torch.stack(rows)).squeeze(0) * 2
+
+
+class AddedToEmbedding(Base):
+    def forward(self, words):
+        x = self.word(words[0])
+        x += self.embed.weight[words[-1]]
+        for w in words:
+            y = self.word(w)
+            y.mul_(x)
+            x = x + torch.roll(y % 0.3, 2, 0) + functional.softsign(y)
+        return x - self.word(words[0])
+
+
+class Distributions(Base):
+    def forward(self, words):
+        scores = self.linear(self.word(words[0]))
+        chosen = torch.distributions.Categorical(logits=scores * 1e4).sample()
+        whole = torch.is_tensor(scores) and scores.new_tensor([1.0] * 6) + scores.new_full((6,), 2.0)
+        spread = torch.distributions.Normal(scores, torch.ones(6)).log_prob(whole)
+        return torch.distributions.Categorical(logits=scores).log_prob(chosen) + spread.sum()
+
+
+class MoreLosses(Base):
+    def forward(self, words):
+        x, y = torch.sigmoid(self.linear(self.word(words[0]))), torch.ones(6)
+        some = functional.binary_cross_entropy(x, y) + functional.smooth_l1_loss(x * 3, y)
+        return some + functional.huber_loss(x, y) + functional.logsigmoid(x).sum()
+
+
 class RowsTaken(Base):
     def forward(self, words):
         x = torch.cat([self.embed.weight[words[0]], self.matrix[len(words) - 1]])

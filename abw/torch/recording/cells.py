@@ -111,7 +111,8 @@ class Cells(CellLibrary):
             if number is None:
                 raise CannotTrace("an embedding whose weight belongs to no nn.Embedding of the model")
             constant = next(c for c in self._constants if c.kind == "table" and c.number == number)
-            self._table_rows[key] = TableRows(self.value_class(shape), constant.first, weight.shape[0])
+            found = TableRows(self.value_class(shape), constant.first, weight.shape[0])
+            found.apart, self._table_rows[key] = self.writes, found
         return self._table_rows[key]
 
     def taken(self, matrix: torch.Tensor, key: Any) -> Any:
@@ -175,6 +176,9 @@ class Cells(CellLibrary):
         if not self.writes:
             self.writes = True
             self.elements.clear()
+            for rows in self._table_rows.values():
+                rows.clear()
+                rows.apart = True
             for region in self.regions:  # written without a word of what is shared
                 region.forget()
             raise RestartError
@@ -189,15 +193,20 @@ class Cells(CellLibrary):
             for row, new in zip(target.rows, list(made.rows), strict=True):
                 self.write(row, new)
             return target
-        fresh = isinstance(target, Value) and (
-            target.ref not in self._shared
-            if target.ref >= 0
-            else target.ref == self.zero(target.shape).ref and id(target) not in self._shared_zeros
-        )
-        if not fresh:
+        if not isinstance(target, Value) or not self._is_fresh(target):
             raise CannotTrace("a tensor is written in place that others may share: write x = x + y")
-        target.ref = self.as_value(made, target.shape).ref
+        found: Any = target
+        found.ref = self.as_value(made, target.shape).ref
         return target
+
+    def _is_fresh(self, target: Any) -> bool:
+        """Whether no other tensor has the memory of a value."""
+        if target.ref >= 0:
+            return target.ref not in self._shared
+        own = target.ref == self.zero(target.shape).ref or any(
+            rows.has(target.ref) for rows in self._table_rows.values()
+        )
+        return own and id(target) not in self._shared_zeros
 
     # running ------------------------------------------------------------------------------------------------
     def learns(self) -> bool:
@@ -281,7 +290,7 @@ class Cells(CellLibrary):
         self.refuse_learning(f"torch.{name}{reason}")
         self.waits()
         self.note(f"torch.{name} is computed by PyTorch, one instance at a time: it is no cell{reason}")
-        spaces = (torch.Tensor, torch, torch.nn.functional, torch.linalg, torch.special)
+        spaces = (torch.Tensor, torch.nn.functional, torch, torch.linalg, torch.special, torch._C._nn)
         found = next((getattr(space, name) for space in spaces if hasattr(space, name)), None)
         if found is None:
             raise CannotTrace(f"torch.{name} has no counterpart in cells")

@@ -53,7 +53,9 @@ def version_of(tensor: torch.Tensor) -> int:
 
 
 class TableRows(dict[int, Any]):
-    """Rows of an embedding as values, by their numbers."""
+    """Rows of an embedding as values, by their numbers; `apart`: each time another object."""
+
+    apart = False
 
     def __init__(self, cls: Any, first: int, rows: int) -> None:
         super().__init__()
@@ -65,8 +67,13 @@ class TableRows(dict[int, Any]):
             raise IndexError(f"index {n} is out of range: the embedding has {self._rows} rows")
         found = self._class()
         found.ref = ((-1 - self._first - n) << BITS) + self._class.kind_
-        self[row] = found
+        if not self.apart:
+            self[row] = found
         return found
+
+    def has(self, ref: int) -> bool:
+        """Whether a value is a row."""
+        return 0 <= -1 - (ref >> BITS) - self._first < self._rows
 
 
 class CellLibrary:

@@ -295,6 +295,11 @@ def _compared(how: str) -> Any:
     return lambda _, x, y: getattr(x, f"__{how}__")(y) if isinstance(x, Value) else NotImplemented
 
 
+def _broadcast(_: Cells, *tensors: Any) -> Any:
+    shape = torch.broadcast_shapes(*(tuple(t.shape) for t in tensors))
+    return tuple(t if t.shape == shape else t.expand(*shape) for t in tensors)
+
+
 DIRECT.update({how: _compared(how) for how in COMPARISONS})
 DIRECT.update({kind: _extreme(kind) for kind in ("max", "min")})
 DIRECT.update({kind: _ordered(kind) for kind in ("topk", "sort")})
@@ -304,5 +309,7 @@ DIRECT.update(
     __getitem__=_element, cat=_cat, concat=_cat, cross_entropy=_class_loss(False), cumsum=_cumsum,
     detach=_detach, embedding=_embedding, gather=_gather, nll_loss=_class_loss(True), stack=_stack,
     new=_new_zeros, new_empty=_new_zeros, new_zeros=_new_zeros,
+    broadcast_tensors=_broadcast, new_full=lambda _, x, size, value, **__: torch.full(size, value),
+    new_tensor=lambda _, x, data, **__: torch.tensor(data),
     zeros_like=lambda cells, x, **_: cells.zeros(tuple(x.shape)),
 )  # fmt: skip

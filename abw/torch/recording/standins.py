@@ -276,7 +276,10 @@ class Ints(TensorLike):
             raise AttributeError(name)
         if name in VIEWS:
             return lambda *args: Ints(self.items, shape_after(name, self.shape_, *args))
-        return lambda *args, **kwargs: as_stand_in(getattr(self.tensor(), name)(*map(plain, args), **kwargs))
+        found = getattr(self.tensor(), name)
+        if not callable(found):
+            return as_stand_in(found)
+        return lambda *args, **kwargs: as_stand_in(found(*map(plain, args), **kwargs))
 
     def __repr__(self) -> str:
         return f"Ints{self.items}"
@@ -312,7 +315,7 @@ def _ints_operator(name: str) -> Any:
     return apply
 
 
-operators(Ints, ("neg", "mod", *COMPARISONS), _ints_operator)
+operators(Ints, ("neg", *COMPARISONS), _ints_operator)
 operators(Ints, ARITHMETIC, _ints_operator, ("", "r"))
 
 

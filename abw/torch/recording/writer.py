@@ -285,7 +285,8 @@ class _Writer:
 
     def _fast(self, steps: list[Step], body: list[str]) -> Any:
         names = [f"a{i}" for i in range(len(self.args))]
-        looks = bool(steps) or body[-1].startswith("return Concat(")
+        looks = bool(steps) and not any(isinstance(step, Reduction) for step in steps)
+        looks = looks or body[-1].startswith("return Concat(")
         found = self.region.kinds.taken.guard(self.note, looks)
         if found is None:
             return None

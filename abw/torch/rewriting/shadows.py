@@ -264,6 +264,10 @@ class TorchSpace:
     def __getattr__(self, name: str) -> Any:
         return getattr(torch, name)
 
+    def is_tensor(self, x: Any) -> bool:
+        """`torch.is_tensor`."""
+        return is_instance(x, torch.Tensor)
+
     def tensor(
         self, data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **kw: Any
     ) -> Any:

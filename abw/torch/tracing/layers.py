@@ -10,7 +10,7 @@ import torch
 from abw.core.ir.shapes import Size
 from abw.core.spec.cells.builder import Listed, Number
 from abw.torch.tracing.operations import LEAST, elementwise
-from abw.torch.tracing.products import linear, matmul, mean, norm, softmax
+from abw.torch.tracing.products import linear, matmul, mean, norm, reduced, softmax
 from abw.torch.tracing.scores import Scores
 from abw.torch.tracing.shaping import around, cat, fixed, narrow, reshaped, transpose, unbind, unsqueeze, view
 from abw.torch.tracing.symbols import CannotTrace, Indices, K, NeedsFixed, core
@@ -67,6 +67,31 @@ def _cosine(x, y, dim=1, eps=1e-8):
 def _affine(x: Any, weight: Any, bias: Any = None) -> Any:
     x = x if weight is None else x * weight
     return x if bias is None else x + bias
+
+
+def _pool(name: str, of: Any) -> None:
+    """Pools over windows of fixed size, or with an output size of 1 over all."""
+
+    def pool(x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, **others):
+        given = (kernel_size, stride or kernel_size, padding, dilation)
+        length = fixed(x, len(x.shape_) - 1, "a pool")
+        width, step, border, apart = (one[0] if isinstance(one, tuple | list) else one for one in given)
+        if border or apart != 1 or ceil_mode or any(others.values()):
+            raise CannotTrace("a pool with padding, dilation or indices")
+        starts = range(0, length - width + 1, step)
+        return cat([of(narrow(x, -1, at, width)) for at in starts], len(x.shape_) - 1)
+
+    def adaptive(x, output_size, return_indices=False):
+        if output_size not in (1, (1,)) or return_indices:
+            raise CannotTrace("an adaptive pool whose output size is not 1")
+        return of(x)
+
+    means(f"{name}_pool1d")(pool)
+    means(f"adaptive_{name}_pool1d")(adaptive)
+
+
+_pool("max", lambda x: reduced(x, "max", -1, True))
+_pool("avg", lambda x: mean(x, -1, True))
 
 
 @means("layer_norm")

@@ -102,6 +102,7 @@ for _op, _names in ELEMENTS.items():
     means(*_names.split())(_element(_op))
 
 means("floor_divide", "__floordiv__")(lambda x, y: elementwise("floor", elementwise("div", x, y)))
+means("remainder", "__mod__")(lambda x, y: elementwise("sub", x, elementwise("mul", y, x // y)))
 means("logical_and", "bitwise_and", "__and__")(lambda x, y: flags(elementwise("mul", x, y), x, y))
 means("logical_or", "bitwise_or", "__or__")(lambda x, y: flags(elementwise("maximum", x, y), x, y))
 means("logical_not", "bitwise_not", "__invert__")(lambda x: flags(elementwise("sub", 1.0, x), x))
@@ -132,7 +133,9 @@ means("relu6")(lambda x: x.clamp(0.0, 6.0))
 means("hardsigmoid")(lambda x: (x + 3.0).clamp(0.0, 6.0) / 6.0)
 means("hardswish")(lambda x: x * (x + 3.0).clamp(0.0, 6.0) / 6.0)
 means("mish")(lambda x: x * elementwise("softplus", x).tanh())
-means("logsigmoid")(lambda x: -elementwise("softplus", -x))
+means("softsign")(lambda x: x / (x.abs() + 1.0))
+means("tanhshrink")(lambda x: x - x.tanh())
+means("logsigmoid", "log_sigmoid")(lambda x: -elementwise("softplus", -x))
 means("log2")(lambda x: x.log() * (1 / math.log(2)))
 means("log10")(lambda x: x.log() * (1 / math.log(10)))
 means("reciprocal")(lambda x: elementwise("div", 1.0, x))
@@ -183,10 +186,10 @@ def _glu(x, dim=-1):
 
 
 def _loss(of: Any) -> Any:
-    """A loss of each element; weights are refused."""
+    """A loss of each element; weights, and factors other than 1, are refused."""
 
     def loss(x, y, *given, reduction="mean", **others):
-        if reduction not in ("mean", "sum", "none") or {*given, *others.values()} - {None}:
+        if reduction not in ("mean", "sum", "none") or {*given, *others.values()} - {None, 1.0}:
             raise CannotTrace("a loss with weights or other options")
         apart = of(x, y)
         return apart if reduction == "none" else getattr(apart, reduction)()
@@ -199,6 +202,21 @@ means("l1_loss")(_loss(lambda x, y: elementwise("abs", elementwise("sub", x, y))
 means("binary_cross_entropy_with_logits")(
     _loss(lambda x, y: elementwise("softplus", x) - elementwise("mul", x, y))
 )
+
+
+@means("smooth_l1_loss", "huber_loss")
+@_loss
+def _smooth_loss(x, y):
+    apart = elementwise("abs", elementwise("sub", x, y))
+    return elementwise("where", apart < 1.0, apart.square() * 0.5, apart - 0.5)
+
+
+@means("binary_cross_entropy")
+@_loss
+def _cross_entropy(x, y):
+    """Of probabilities; PyTorch bounds the logarithms, too."""
+    yes, no = x.log().clamp(min=-100.0), (1.0 - x).log().clamp(min=-100.0)
+    return -elementwise("mul", yes - no, y) - no
 
 
 @means("dropout")

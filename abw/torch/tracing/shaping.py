@@ -88,10 +88,8 @@ def _unflatten(x, dim, sizes):
 @views("squeeze")
 def squeeze(x, dim=None):
     """`Tensor.squeeze`."""
-    if dim is None and K in x.shape_:
-        raise NeedsFixed("squeeze of a list of unknown length")
     dims = dims_of(dim, len(x.shape_))
-    shape = tuple(s for i, s in enumerate(x.shape_) if i not in dims or s is K or s != 1)
+    shape = tuple(s for i, s in enumerate(x.shape_) if i not in dims or fixed(x, i, "squeeze") != 1)
     return Traced(x.trace, x.v, shape)
 
 
@@ -230,6 +228,13 @@ def _index_select(x, dim, index):
 def _gathered(x, *indices):
     """Elements along the first dimension, by Python's integers."""
     return cat([narrow(x, 0, i % x.shape_[0], 1) for i in indices], 0)
+
+
+@means("roll")
+def _roll(x, shifts, dims=0):
+    d = axis(dims, len(x.shape_))
+    n = fixed(x, d, "roll")
+    return cat([narrow(x, d, n - shifts % n, shifts % n), narrow(x, d, 0, n - shifts % n)], d)
 
 
 @means("flip")

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 # Python's operators, as their methods are named without the underscores.
-ARITHMETIC = ("add", "sub", "mul", "truediv", "matmul", "pow", "floordiv")
+ARITHMETIC = ("add", "sub", "mul", "truediv", "matmul", "pow", "floordiv", "mod")
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 OTHERS = ("neg", "abs", "and", "or", "invert", "getitem")
 
@@ -64,7 +64,7 @@ class Refusing:
 
 operators(Refusing, ("bool", "float", "int", "index", "iter", "len"), lambda _: lambda self: self.refuse())
 operators(Refusing, ("getitem", "neg", "abs", *COMPARISONS[:4]), lambda _: lambda self, *_: self.refuse())
-operators(Refusing, (*ARITHMETIC, "mod"), lambda _: lambda self, *_: self.refuse(), ("", "r"))
+operators(Refusing, ARITHMETIC, lambda _: lambda self, *_: self.refuse(), ("", "r"))
 
 
 class UnknownSize(Refusing):

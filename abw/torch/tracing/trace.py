@@ -193,6 +193,8 @@ class Traced(TensorLike):
         self.written, self.viewed, self.boolean = False, False, False
         self.source: Traced | None = None
         self.leaf: int | None = None
+        if self.shape_.count(K) > 1:
+            raise NeedsFixed("all pairs of a list's rows are computed with")
         # kernels read as much memory as the shape says
         if not isinstance(v, Number) and math.prod(v.shape) != numel(self.shape_):
             raise CannotTrace(f"a tensor of shape {list(shape)} made of {math.prod(v.shape)} numbers")
