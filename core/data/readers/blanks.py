@@ -19,39 +19,8 @@ _BLANK, _NEWLINE, _BAR = 32, 10, ord("|")
 _TAB, _RETURN = 9, 13
 # What is wrong with such a line, and its remedy.
 CONTROL = "nothing but control characters on this line", "leave the line out, or blank"
-
-
-class Lines(NamedTuple):
-    """Lines of a source that are not blank, and the offset `end` behind them.
-
-    Line i is the file's line `number[i]` (n,), with the words `ptr[i]:ptr[i + 1]` (n + 1,), whose offsets are
-    in `pieces` (3, words): see `split_line`.
-    """
-
-    source: Source
-    number: Ints
-    ptr: Ints
-    pieces: Ints
-    end: int
-
-
-def read_lines(feed: Feed, skip: int, stop: int) -> Lines:
-    """Read up to `stop` lines of the rest of a feed, and leave out the first `skip`.
-
-    They are not taken from it. Errors: DataError where they are not UTF-8, or hold control characters alone.
-    """
-    for source in feed.windows(stop):
-        most, words = source.most()
-        pieces, rows = np.zeros((3, words), np.int32), np.empty((2, most), np.int32)
-        lines, count, end = split(source.text, source.begin, stop, pieces, rows)
-        if source.enough(lines, stop, skip):
-            break
-    source.check(end)
-    first = pieces[BEGIN, rows[1, :lines]]
-    if len(odd := first[source.text[first] <= _BLANK]):
-        source.refuse(Fault(int(at), *CONTROL) for at in odd)
-    number = rows[0, :lines] + np.int32(source.line - 1)
-    return Lines(source, number, np.append(rows[1, :lines], np.int32(count)), pieces[:, :count], end)
+# What `parse_sentences` finds wrong.
+ONLY_CONTROL, NO_BAR, NO_WORD, NO_TAG = range(1, 5)
 
 
 # Parses instances from an offset until so many are seen: see `parsed`.
@@ -60,7 +29,8 @@ Parse = Callable[[Bytes, int, int, int, Bytes, Ints, Ints], tuple[int, int, int,
 
 class Parsed(NamedTuple):
     """n instances with V vertices: the kind of each (V,) and its `columns` (rows, V), where instances begin
-    (n + 1,), their lines and their numbers in the file (n,).
+    (n + 1,), their lines and their numbers in the file (n,); the offset `end` behind them, and the instances
+    `seen`, those that were skipped among them, as `Feed.take` wants them.
     """
 
     source: Source
@@ -69,6 +39,8 @@ class Parsed(NamedTuple):
     start: Longs
     line: Ints
     numbers: Longs
+    end: int
+    seen: int
 
 
 def parsed(
@@ -80,7 +52,7 @@ def parsed(
     rows: int,
     faults: Mapping[int, tuple[str, str]],
 ) -> Parsed:
-    """Instances `skip` to `skip + limit` of what is left of a feed, by a compiled parser.
+    """Instances `skip` to `skip + limit` of what is left of a feed, by a compiled parser; none is taken.
 
     `parse(text, at, skip, stop, kind, columns, firsts)` parses from the offset `at` until `stop` instances
     are seen. It fills, for each vertex, its kind and `columns` (`rows` of them, for `room(source)` vertices),
@@ -108,35 +80,58 @@ def parsed(
     found = max(seen - skip, 0)
     line = firsts[1, :found] + np.int32(source.line - 1)
     numbers = feed.numbers(line, skip)
-    feed.take(source, end, seen)
     start = np.empty(found + 1, np.int64)
     start[:-1], start[-1] = firsts[0, :found], count
-    return Parsed(source, kind[:count], columns[:, :count], start, line, numbers)
+    return Parsed(source, kind[:count], columns[:, :count], start, line, numbers, end, seen)
+
+
+def room_for_words(source: Source) -> int:
+    """No fewer than the vertices of a source that has one for each word and each line."""
+    return sum(source.most())
 
 
 @njit
-def split(text: Bytes, at: int, stop: int, pieces: Ints, rows: Ints) -> tuple[int, int, int]:
-    """Split up to `stop` lines into words.
-
-    Fills, for each word, `pieces` (see `split_line`), and for each line that is not blank its number and its
-    first word (`rows`). A line of control characters alone has one of them for a word. Returns the lines, the
-    words, and the offset behind them.
+def parse_sentences(
+    text: Bytes, at: int, skip: int, stop: int, kind: Bytes, columns: Ints, rows: Ints
+) -> tuple[int, int, int, int]:
+    """Parse lines of words (see `parsed`), each a vertex of kind 1. Its columns are what `split_line` gives;
+    if there are four, it is `word|TAG`, and they are the offsets of its word and of its tag.
     """
-    count: int = np.int64(0)  # type: ignore[assignment]  # for a literal `split_line` is compiled once more
-    lines, line = 0, 1
-    while at < text.size and lines < stop:
-        begin, first = at, count
-        at, count = split_line(text, at, pieces, count)
-        if count == first:
-            odd = control(text, begin)
-            pieces[BEGIN, count], pieces[END, count], pieces[BEHIND, count] = odd, odd + 1, begin
-            count += int(odd >= 0)
-        if count > first:
-            rows[0, lines] = line
-            rows[1, lines] = first
-            lines += 1
+    n = seen = 0
+    line = 1
+    while at < text.size and seen < stop:
+        here, first = at, n
+        for row in range(len(columns)):
+            columns[row, first] = 0
+        columns[BEHIND, first + 1] = columns[BEHIND, first + 2] = 0
+        at, n = split_line(text, at, columns, first + 1)
+        if n == first + 1:  # a blank line
+            n = first
+            odd = control(text, here)
+            if odd >= 0:
+                return seen, n, odd, ONLY_CONTROL
+        else:
+            kind[first] = 0
+            for word in range(first + 1, n):
+                kind[word] = 1
+                if len(columns) > BEHIND + 1:
+                    begin, end, tag = columns[BEGIN, word], columns[END, word], columns[BEHIND, word]
+                    if tag <= begin + 1 or tag == end:
+                        return (
+                            seen,
+                            first,
+                            begin,
+                            NO_BAR if tag <= begin else NO_WORD if tag == begin + 1 else NO_TAG,
+                        )
+                    columns[END, word], columns[BEHIND + 1, word] = tag - 1, end
+            if seen < skip:
+                n = 0
+            else:
+                rows[0, seen - skip] = first
+                rows[1, seen - skip] = line
+            seen += 1
         line += 1
-    return lines, count, at
+    return seen, n, at, 0
 
 
 @inner

@@ -46,7 +46,9 @@ def read_trees(feed: Feed, skip: int, limit: int) -> Instances:
 
     Errors: DataError. Cost: about 60 ns a node.
     """
-    source, kind, columns, start, line, numbers = parsed(feed, skip, limit, parse_trees, _room, 6, _FAULTS)
+    found = parsed(feed, skip, limit, parse_trees, _room, 6, _FAULTS)
+    source, kind, columns, start, line, numbers = found[:6]
+    feed.take(source, found.end, found.seen)
     (parent, right), label, word = columns[:2], columns[2:4], columns[4:]
     count, roots = len(kind), start[:-1]
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.data.readers.blanks import BEGIN, BEHIND, END, split
+from abw.core.data.readers.blanks import BEGIN, END, parse_sentences
 from abw.core.data.readers.jsontokens import BACKSLASH
 from abw.core.data.readers.lattice import parse_lattices
 from abw.core.data.readers.pairs import parse_pairs
 from abw.core.data.readers.trees import parse_trees
 from abw.core.data.readers.words import find
 from abw.core.jit.addresses import (
-    address_of,
     bytes_at,
     bytes_in,
     int_table,
@@ -28,7 +27,7 @@ from abw.core.jit.addresses import (
 from abw.core.jit.decorators import entry, fragment
 from abw.core.run.onepass import build
 from abw.core.run.onepass import state as at
-from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, Ints, clear, full, spare, take
+from abw.core.run.onepass.state import FINE, MORE, OTHER, WRONG, Ints, full, spare, take
 
 Bytes = NDArray[np.uint8]
 
@@ -161,37 +160,14 @@ def sentences(words: int) -> int:
     """Plain text, or tagged where the format is that (`TAGGED`)."""
     state = longs_at(words, at.WORDS)
     text, count = text_at(state[at.TEXT], state[at.SIZE]), state[at.COUNT]
-    most = 2 + _blanks(words)
+    most = _blanks(words) + 3
     if not in_lines(words):
         return WRONG
-    kind, columns, lines = _room(words, most, 4)
-    found = spare(words, 3 * most)
+    kind, columns, lines = _room(words, most, 4 if state[at.TAGGED] != 0 else 3)
     if full(words):
         return MORE
-    clear(found)
-    pieces = int_table(address_of(found), 3, most)
-    seen, tokens, _ = split(text, at.ZERO, count, pieces, lines)
-    if seen != count:
-        return WRONG
-    v = 0
-    for i in range(count):
-        begin, end = lines[1, i], lines[1, i + 1] if i + 1 < count else tokens
-        lines[0, i], kind[v] = v, 0
-        columns[0, v] = columns[1, v] = columns[2, v] = columns[3, v] = 0
-        if text[pieces[BEGIN, begin]] <= _BLANK:  # control characters alone
-            return WRONG
-        v += 1
-        for k in range(begin, end):
-            first, last, behind = pieces[BEGIN, k], pieces[END, k], pieces[BEHIND, k]
-            kind[v] = 1
-            columns[0, v], columns[1, v] = first, last
-            columns[2, v] = columns[3, v] = 0
-            if state[at.TAGGED] != 0:
-                if behind <= first + 1 or behind == last:
-                    return WRONG
-                columns[1, v], columns[2, v], columns[3, v] = behind - 1, behind, last
-            v += 1
-    return _found(words, seen, v, 0, most)
+    seen, vertices, _, code = parse_sentences(text, at.ZERO, at.ZERO, count, kind, columns, lines)
+    return _found(words, seen, vertices, code, most)
 
 
 @entry
@@ -199,9 +175,9 @@ def tokens(words: int) -> int:
     """Plain text whose tokens are found by `TOKENS`, `words.find`'s masks."""
     state = longs_at(words, at.WORDS)
     text, count, size = text_at(state[at.TEXT], state[at.SIZE]), state[at.COUNT], state[at.SIZE]
-    most, blanks = size + count + 1, 2 + _blanks(words)
+    most, blanks = size + count + 1, _blanks(words) + 3
     kind, columns, lines = _room(words, most, 2)
-    scratch, ptr = spare(words, 3 * blanks), spare(words, count + 1)
+    pieces, ptr = int_table(take(words, 3 * blanks, 4), 3, blanks), spare(words, count + 1)
     ends = int_table(take(words, 2 * count, 4), 2, count)
     found = int_table(take(words, 2 * (size + 1), 4), 2, size + 1)
     if full(words):
@@ -209,16 +185,12 @@ def tokens(words: int) -> int:
     # the last sign has all of its bytes
     if text[size - 1] >= _TWO_BYTES or (size > 1 and text[size - 2] >= _THREE_BYTES):
         return WRONG
-    clear(scratch)
-    pieces = int_table(address_of(scratch), 3, blanks)
-    seen, last, _ = split(text, at.ZERO, count, pieces, lines)
-    if seen != count:
+    seen, last, _, code = parse_sentences(text, at.ZERO, at.ZERO, count, kind, pieces, lines)
+    if seen != count or code != 0:
         return WRONG
     for i in range(count):
-        ends[0, i] = pieces[BEGIN, lines[1, i]]
-        ends[1, i] = pieces[END, (lines[1, i + 1] if i + 1 < count else last) - 1]
-        if text[ends[0, i]] <= _BLANK:  # control characters alone
-            return WRONG
+        ends[0, i] = pieces[BEGIN, lines[0, i] + 1]
+        ends[1, i] = pieces[END, (lines[0, i + 1] if i + 1 < count else last) - 1]
     many, v = state[at.TOKENS_MANY], 0
     if find(text, ends[0], ends[1], bytes_in(state, at.TOKENS), many, found, ptr) < 0:
         return OTHER

@@ -87,7 +87,7 @@ def test_broken_files(
 PARSERS: dict[str, tuple[dict[ModuleType, tuple[str, ...]], Sequence[str]]] = {
     "trees": ({trees: ("parse_trees", "control")}, "()a \n\0"),
     "lattice": ({lattice: ("parse_lattices", "_numbers")}, "012 \n"),
-    "tags": ({tags: ("lay_out",), blanks: ("split", "split_line", "control")}, "a| \n\0"),
+    "tags": ({tags: ("lay_out",), blanks: ("parse_sentences", "split_line", "control")}, "a| \n\0"),
     "pairs": ({pairs: ("parse_pairs", "split_line", "control")}, "a| \n\0"),
 }
 
