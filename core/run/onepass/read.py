@@ -16,14 +16,7 @@ from abw.core.data.readers.lattice import parse_lattices
 from abw.core.data.readers.pairs import parse_pairs
 from abw.core.data.readers.trees import parse_trees
 from abw.core.data.readers.words import find
-from abw.core.jit.addresses import (
-    bytes_at,
-    bytes_in,
-    int_table,
-    longs_at,
-    longs_in,
-    text_at,
-)
+from abw.core.jit.addresses import address_of, bytes_at, bytes_in, int_table, longs_at, longs_in, text_at
 from abw.core.jit.decorators import entry, fragment
 from abw.core.run.onepass import build
 from abw.core.run.onepass import state as at
