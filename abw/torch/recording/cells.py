@@ -30,10 +30,6 @@ class RestartError(BaseException):
     """The model's functions must be rewritten, and the mini-batch recorded again."""
 
 
-class MismatchError(Exception):
-    """A cell is called with values of shapes for which it was not made."""
-
-
 class Cells(CellLibrary):
     """The cells of a model, and what is recorded of them. `stale`: its functions are to be rewritten."""
 

@@ -52,6 +52,10 @@ def version_of(tensor: torch.Tensor) -> int:
         return -1
 
 
+class MismatchError(Exception):
+    """A cell is called with values of shapes for which it was not made."""
+
+
 class TableRows(dict[int, Any]):
     """Rows of an embedding as values, by their numbers; `apart`: each time another object."""
 
@@ -209,6 +213,8 @@ class CellLibrary:
             self._extend(with_reduction(self.library, how, [(key[1],)]))
 
         def others(_: Callee, values: Any) -> Any:
+            if any(value.ref & KINDS - 1 != cls.kind_ for value in values):
+                raise MismatchError
             return call([self.as_class(value, cls) for value in values])
 
         made = Callee(how, self._reductions[key], (("values", cls),), (cls,), (cls.kind_,))

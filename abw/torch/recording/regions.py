@@ -8,7 +8,8 @@ from typing import Any
 from abw.core.base.errors import AbwError
 from abw.core.program.recording.values import Value
 from abw.torch.recording.arguments import Kinds, StructuralError, Taken, has_tensors
-from abw.torch.recording.cells import Cells, MismatchError, RestartError
+from abw.torch.recording.cells import Cells, RestartError
+from abw.torch.recording.library import MismatchError
 from abw.torch.recording.writer import Function, Written, write
 from abw.torch.tracing.stages import Step
 from abw.torch.tracing.symbols import (

@@ -12,8 +12,8 @@ import torch
 from abw.core.program.recording.values import Value
 from abw.core.spec.cells.builder import Number
 from abw.torch.recording.arguments import has_values
-from abw.torch.recording.cells import MismatchError
 from abw.torch.recording.decisions import Flags
+from abw.torch.recording.library import MismatchError
 from abw.torch.recording.standins import Concat, Derived, Ints, Stack
 from abw.torch.tracing.products import MaxPair
 from abw.torch.tracing.scores import Scores
@@ -285,8 +285,7 @@ class _Writer:
 
     def _fast(self, steps: list[Step], body: list[str]) -> Any:
         names = [f"a{i}" for i in range(len(self.args))]
-        looks = bool(steps) and not any(isinstance(step, Reduction) for step in steps)
-        looks = looks or body[-1].startswith("return Concat(")
+        looks = bool(steps) or body[-1].startswith("return Concat(")
         found = self.region.kinds.taken.guard(self.note, looks)
         if found is None:
             return None
