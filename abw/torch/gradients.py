@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
-from abw.core.exec.params import Params
 from abw.core.exec.values import single
 from abw.core.ir.network import Network
 from abw.core.policy.registry import get_policy
@@ -27,27 +26,22 @@ from abw.torch.recording.cells import Cells
 
 
 class Passes:
-    """The passes of mini-batches of one network, with its parameters where PyTorch has them.
+    """The passes of mini-batches of one network, with its parameters.
 
     `tensors`: its parameters and tables, in the order of their gradients; `last`: what has the memory.
     """
 
     def __init__(self, cells: Cells, network: Network, executor: str, threads: int | None) -> None:
-        self.network, self._cells = network, cells
-        self._values = cells.params[: len(network.params)]
-        self.tensors = (*self._values, *cells.tables)
-        self._programs = ProgramBackward(self._arrays(), get_policy("sufficient"), executor, threads)
-        self._versions = cells.version
+        self.network, self._cells, self._versions = network, cells, cells.version
+        self.tensors = (*cells.params, *cells.tables)
+        params = cells.in_force or cells.arrays()
+        self._programs = ProgramBackward(params, get_policy("sufficient"), executor, threads)
         self.last: Half | None = None
-
-    def _arrays(self) -> Params:
-        params = self._cells.arrays()
-        return Params(params.values[: len(self._values)], params.tables)
 
     def forward(self, recorded: Recorded, handles: Mapping[int, list[int]]) -> Half:
         """Compute the values of handles, by their size; those of one size are one output."""
         if self._cells.version != self._versions:
-            self._programs.changed(self._arrays())
+            self._programs.changed(self._cells.in_force)
             self._versions = self._cells.version
         passes = self._programs.planned(recorded, {(n,): some for n, some in handles.items()})
         self.last = self._programs.forward(passes)
@@ -57,9 +51,8 @@ class Passes:
         """Return the gradients of parameters and tables, from the written gradients of outputs."""
         found, self.last = self._programs.backward(half), None
         parts = parts_of(found.vector(self._programs.params), self.tensors)
-        for table, part in zip(self._cells.tables, parts[len(self._values) :], strict=True):
-            if id(table) in self._cells.padding:
-                part[self._cells.padding[id(table)]] = 0
+        for table, part in zip(self._cells.tables, parts[len(self._cells.params) :], strict=True):
+            part[self._cells.padding.get(id(table), slice(0))] = 0
         return parts
 
 

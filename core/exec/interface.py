@@ -224,18 +224,13 @@ class Executor(Protocol):
         a run cannot be shared.
         """
 
-    def update(self, params: Params) -> None:
+    def update(self, params: Params, rows: Mapping[int, Ints] | None = None) -> None:
         """Take other values of the parameters and tables, from the next run on; nothing is compiled again.
 
-        Results of earlier runs cannot be read any more. Raises ValueError for other shapes.
+        What was given last may have been changed in place: of table t the rows `rows[t]`, where these are
+        given. That is faster if it is in one vector (`Params.flattened`). Results of earlier runs cannot be
+        read any more. Raises ValueError for other shapes.
         """
-
-    def refresh(self, params: Params, rows: Mapping[int, Ints]) -> None:
-        """The parameters given last were changed in place: all values, and of table t the rows `rows[t]`.
-
-        Results of earlier runs cannot be read any more.
-        """
-        self.update(params)
 
     def twins(self) -> tuple[Executor, ...]:
         """Executors with these weights that run side by side, each a plan on one thread; () where none can.

@@ -32,7 +32,7 @@ class Params:
     flat: Floats | None = None
 
     def flattened(self) -> Params:
-        """A copy in one vector, to be changed in place (see `Executor.refresh`)."""
+        """A copy in one vector, to be changed in place (see `Executor.update`)."""
         arrays = (*self.values, *self.tables)
         ends = np.cumsum([0, *(array.size for array in arrays)])
         flat = np.empty(ends[-1], np.float32)

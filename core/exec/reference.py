@@ -64,7 +64,7 @@ class ReferenceExecutor(Executor):
         self._network = network
         self._widen(params)
 
-    def update(self, params: Params) -> None:
+    def update(self, params: Params, rows: object = None) -> None:
         """Widen other parameters. Raises ValueError for other shapes."""
         params.refuse_unlike(self._params)
         self._widen(params)

@@ -140,10 +140,7 @@ class Backward(Halves):
 
     def changed(self, rows: Mapping[int, Ints] | None = None) -> None:
         """The parameters were changed in place; of tables the `rows` alone, where they are given."""
-        if rows is None:
-            self.executor.update(self.params)
-        else:
-            self.executor.refresh(self.params, rows)
+        self.executor.update(self.params, rows)
         self.changes += 1
         self._last = None
 

@@ -228,8 +228,13 @@ class Cells(CellLibrary):
         self._shared.clear()
         self._shared_zeros.clear()
         known, self.version = self.version, self.versions()
-        if known != self.version:
-            self.session.engine().update(self.arrays())
+        if known is not None and known != self.version:
+            if self.in_force is None:
+                self.in_force = self.arrays().flattened()
+            else:
+                parts = [tensor.detach().reshape(-1) for tensor in (*self.params, *self.tables)]
+                torch.cat(parts, out=torch.from_numpy(self.in_force.flat))
+            self.session.engine().update(self.in_force)
         RECORDING.append(self)
 
     def end(self) -> None:

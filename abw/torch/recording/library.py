@@ -119,6 +119,7 @@ class CellLibrary:
         self._brought: dict[Any, tuple[Any, Constant, list[Any], int]] = {}  # by the shapes of tensors
         self._zeros: dict[int, int] = {}
         self.version: Any = None  # of all parameters, as the mini-batch has them
+        self.in_force: Params | None = None  # these in one vector, once they were changed
         self._held: list[torch.Tensor] = []
         self._bits: list[Any] = []
         self._moved = 0
@@ -203,6 +204,7 @@ class CellLibrary:
 
     def _extend(self, library: Library) -> None:
         self.session.extend(library)
+        self.in_force = None
         self._define()
 
     def reduction(self, how: Any, cls: Any) -> Callable[[Any], Any]:

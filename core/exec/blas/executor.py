@@ -50,7 +50,7 @@ class BlasExecutor(Executor):
         self._gathered = np.empty(0, np.float32)
         self._epochs = RunEpochs(network, params)
 
-    def update(self, params: Params) -> None:
+    def update(self, params: Params, rows: object = None) -> None:
         """Stack and transpose other weights. Raises ValueError for other shapes."""
         self._epochs.renew(params)
         self._params = params

@@ -146,28 +146,18 @@ class CpuExecutor(Executor):
         twin._take_memory(None)
         return twin
 
-    def update(self, params: Params) -> None:
-        """Pack other weights. Raises ValueError for other shapes."""
-        self._renew(params)
-        self._constants.update(params)
-        self._memory.update(params)
-
-    def _renew(self, params: Params) -> None:
-        """What was computed by other weights is not read any more."""
+    def update(self, params: Params, rows: Mapping[int, Ints] | None = None) -> None:
+        """Pack weights; those that were changed in place by numbers found once. Raises ValueError for other
+        shapes.
+        """
         self._epochs.renew(params)
         for executor in (self, *self._twins):
             executor._leaves.forget()
         self._twins = ()
-
-    def refresh(self, params: Params, rows: Mapping[int, Ints]) -> None:
-        """Pack the weights again, by numbers found once; of tables write the rows that changed.
-
-        Raises ValueError for parameters that are not those given last, in one vector.
-        """
-        if params is not self._constants.params or params.flat is None:
-            raise ValueError("what was given last, in one vector, is to be changed in place: see `flattened`")
-        self._renew(params)
-        self._constants.refresh(params.flat, self.share)
+        if params is self._constants.params and params.flat is not None:
+            self._constants.refresh(params.flat, self.share)
+        else:
+            self._constants.update(params)
         self._memory.update(params, rows)
 
     def arrange(self, graph: Graph, schedule: Schedule) -> Schedule:

@@ -60,7 +60,7 @@ class CudaExecutor(Executor):
         self._floats = -1
         self._epochs = RunEpochs(network, params, host=False)
 
-    def update(self, params: Params) -> None:
+    def update(self, params: Params, rows: object = None) -> None:
         """Send other weights. Raises ValueError for other shapes."""
         self._epochs.renew(params)
         self._params = params

@@ -97,8 +97,8 @@ class Device(Executor):
     def prepare(self, network: Network, params: Params, threads: int | None = None) -> None:
         self.inner.prepare(network, params, threads)
 
-    def update(self, params: Params) -> None:
-        self.inner.update(params)
+    def update(self, params: Params, rows: Any = None) -> None:  # noqa: ANN401
+        self.inner.update(params, rows)
 
     def run(self, plan: Plan) -> Result:
         if plan.graph.instances > self.most:
