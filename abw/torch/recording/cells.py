@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.distributions import Distribution
 
 from abw.core.base.errors import AbwError
 from abw.core.program.recording.values import BITS, Value
@@ -236,10 +237,13 @@ class Cells(CellLibrary):
                 torch.cat(parts, out=torch.from_numpy(self.in_force.flat))
             self.session.engine().update(self.in_force)
         RECORDING.append(self)
+        # checks of arguments would wait for numbers
+        self._checks, Distribution._validate_args = Distribution._validate_args, False
 
     def end(self) -> None:
         """End what `begin` began."""
         RECORDING.pop()
+        Distribution._validate_args = self._checks
 
     def waits(self) -> None:
         """Prepare for a program's wait; returns at once if everything is recorded again."""
