@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from abw.core.cell.evaluate import NUMPY, run_cell
 from abw.core.exec.interface import Result
 from abw.core.exec.params import Params
-from abw.core.exec.reference import ReferenceExecutor, attend, scores_of
+from abw.core.exec.reference import ReferenceExecutor, attend, attention_gradients, scores_of
 from abw.core.graph.equal.leaves import leaf_types
 from abw.core.graph.fuse import Fusion
 from abw.core.graph.graph import Distinct, Graph
 from abw.core.ir.cell import Cell, Op
-from abw.core.ir.model import SPREADS, Attention, Reduction
+from abw.core.ir.model import SPREADS, Attention, AttentionGradient, Reduction
 from abw.core.ir.operations import OPERATIONS
 
 Array = NDArray[np.float64]
@@ -154,6 +154,23 @@ class ShakenExecutor(ReferenceExecutor):
         sums = attend(attention, np.abs(values), keys, query)[0]
         logs = [self._moved(each, 2 * np.abs(each) + np.sqrt(len(values))) for each in others]
         return [self._moved(value, np.sqrt(len(values)) * sums), *logs]
+
+    def _attention_gradient(
+        self, made: AttentionGradient, values: Array, keys: Array, states: Array
+    ) -> Array:
+        """Its terms with scores and sums rounded: products of values and gradients may cancel each other."""
+        heads, deep, wide = made.attention.heads, keys.shape[1], values.shape[1]
+        queries = states[:, :deep]
+        size = [
+            scores_of(made.attention, *each)[0]
+            for each in zip(np.abs(keys)[:, None], np.abs(queries), strict=True)
+        ]
+        moved = self._moved(np.zeros((len(keys), heads)), np.sqrt(deep) * np.abs(np.stack(size)))
+        apart = states.copy()
+        level = np.abs(states[:, deep : deep + wide] * values).reshape(len(values), heads, -1).sum(axis=-1)
+        apart[:, -heads:] = self._moved(apart[:, -heads:], np.sqrt(wide) * level)
+        rows = attention_gradients(made, values, keys, apart, moved)
+        return self._moved(rows.sum(axis=0), np.sqrt(len(rows)) * np.abs(rows).sum(axis=0))
 
 
 def shaken_runs(graph: Graph, params: Params) -> tuple[Result, ...]:

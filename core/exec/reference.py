@@ -15,7 +15,7 @@ from abw.core.exec.params import Params, constant_value
 from abw.core.exec.values import refuse_lost
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Cell
-from abw.core.ir.model import KEYS, QUERY, SLOPE, VALUES, Attention, Reduction
+from abw.core.ir.model import KEYS, QUERY, SLOPE, VALUES, Attention, AttentionGradient, Reduction
 from abw.core.ir.network import Network, Slot
 from abw.core.plan.counts import Counts
 from abw.core.plan.plan import Earlier, Plan
@@ -47,6 +47,26 @@ def attend(
     total = powers.sum(axis=0)
     found = np.einsum("nh,nhe->he", powers / total, values.reshape(len(values), heads, -1)).ravel()
     return [found, largest + np.log(total)][: 1 + attention.log_sums]
+
+
+def attention_gradients(
+    made: AttentionGradient, values: Array, keys: Array, states: Array, moved: Array | float = 0.0
+) -> Array:
+    """What each edge adds to an attention's gradient (n, size), of its value, its key and its node's state.
+
+    `moved`: by how much the scores are other ones.
+    """
+    heads, wide, deep = made.attention.heads, values.shape[1], keys.shape[1]
+    queries, gradients, logs, level = np.split(states, np.cumsum([deep, wide, heads]), axis=1)
+    v, k, q, g = (rows.reshape(len(rows), heads, -1) for rows in (values, keys, queries, gradients))
+    factor, both = values.dtype.type(made.attention.factor(deep)), k + q
+    terms = np.where(both > 0, both, SLOPE * both) if made.attention.added else factor * (k * q)
+    weights = np.exp(terms.sum(axis=-1) + moved - logs)
+    if made.of == VALUES:
+        return np.asarray((weights[:, :, None] * g).reshape(values.shape))
+    slopes = factor * weights * ((g * v).sum(axis=-1) - level)
+    rows = np.where(both > 0, 1.0, SLOPE) if made.attention.added else k if made.of == QUERY else q
+    return np.asarray((slopes[:, :, None] * rows).reshape(keys.shape))
 
 
 class ReferenceExecutor(Executor):
@@ -114,6 +134,11 @@ class ReferenceExecutor(Executor):
     def _attended(self, attention: Attention, values: Array, keys: Array, query: Array) -> list[Array]:
         return attend(attention, values, keys, query)
 
+    def _attention_gradient(
+        self, made: AttentionGradient, values: Array, keys: Array, states: Array
+    ) -> Array:
+        return np.asarray(attention_gradients(made, values, keys, states).sum(axis=0))
+
     def _held(self, earlier: Earlier) -> list[Array]:
         """The values of earlier runs that lie where a plan says."""
         held: dict[tuple[int, int], tuple[Result, int]] = {}
@@ -171,6 +196,9 @@ class ReferenceExecutor(Executor):
                         values_of, keys = (np.stack([value(r) for r in runs[s]]) for s in (VALUES, KEYS))
                         query = value(runs[QUERY][0])
                         outputs[node] = self._attended(net_type.reduction, values_of, keys, query)
+                    elif isinstance(net_type.reduction, AttentionGradient):
+                        rows = [np.stack([value(r) for r in run]) for run in runs]
+                        outputs[node] = [self._attention_gradient(net_type.reduction, *rows)]
                     else:
                         outputs[node] = [reduced(net_type.reduction, run) for run in runs]
 

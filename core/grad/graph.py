@@ -31,7 +31,8 @@ class TrainingGraph:
     """A mini-batch's graph with its backward pass.
 
     Nodes 0 to `forward` - 1 are those of the forward graph, by the same numbers. `sum_node` has the node that
-    sums the gradient of each forward value (node * source width + output), -1 where none does. What flows
+    sums the gradient of each forward value (node * source width + output), -1 where none does; `of_values`
+    the numbers of nodes that parts have for values, and how many they are: see `loops.Groups`. What flows
     into constants' gradients: addends `constant_gradient` (references) by the constants' references
     `constant`, in the order of the readers.
     """
@@ -40,6 +41,7 @@ class TrainingGraph:
     graph: Graph
     forward: int
     sum_node: Ints
+    of_values: tuple[Ints, Ints]
     constant: Ints
     constant_gradient: Ints
 
@@ -61,10 +63,17 @@ def training_graph(training: Training, graph: Graph, gradients: Mapping[str, Flo
     kinds = program.source, program.edge, program.reduction, program.read_ptr
 
     type_ptr = np.empty(summing + len(program.sums) + 1, np.int32)
-    lists, more, size = loops.sizes(own, program.slots, kinds, program.lists, type_ptr)
+    number, count = (
+        np.full((len(program.groups), values), -1, np.int32),
+        np.zeros((len(program.groups), values), np.int32),
+    )
+    ends = np.zeros((len(program.groups), 2), np.int32)
+    groups = program.groups, program.group, number, count, ends
+    loops.readers(own, program.slots, program.source, groups)
+    lists, more, size = loops.sizes(own, program.slots, kinds, program.lists, groups, type_ptr)
     ptr, nothing = np.zeros(values + lists + 2, np.int32), np.empty(0, np.int32)
     into = ptr[: values + 2]
-    flows = own, slots, type_ptr, results, shifts
+    flows = own, slots, groups, type_ptr, results, shifts
     total, constants = loops.flow(*flows, (into, nothing, nothing, nothing), False)
     members = np.empty(total + more, np.int32)
     of_constants = np.empty(constants, np.int32), np.empty(constants, np.int32)
@@ -86,7 +95,7 @@ def training_graph(training: Training, graph: Graph, gradients: Mapping[str, Flo
     for row, values_of in zip(origin, (graph.dag.type, graph.vertex, graph.instance), strict=True):
         row[: len(graph)] = values_of
     loops.parts(
-        own, program.slots, kinds, program.reads, type_ptr, shifts, (ptr, members), (values, total),
+        own, slots[:2], kinds, groups, program.reads, type_ptr, shifts, (ptr, members), (values, total),
         origin, operand_ptr, operand,
     )  # fmt: skip
     if len(program.sums):
@@ -107,7 +116,7 @@ def training_graph(training: Training, graph: Graph, gradients: Mapping[str, Flo
         network, type_ptr, vertex, instance, tuple(given_back), graph.instances,
         Dag(program.names, type_of, find), operand_ptr, operand, list_ptr, members, given,
     )  # fmt: skip
-    return TrainingGraph(training, made, len(graph), sum_node, *of_constants)
+    return TrainingGraph(training, made, len(graph), sum_node, (number, ends), *of_constants)
 
 
 def _given(

@@ -5,7 +5,20 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.grad.program import COUNT, EDGE, EDGES, GRADIENT, HOLDER, NODE, NONE, OPERAND, OUTPUT, OWN
+from abw.core.grad.program import (
+    COUNT,
+    EDGE,
+    EDGES,
+    GRADIENT,
+    HOLDER,
+    NODE,
+    NONE,
+    ONCE,
+    OPERAND,
+    OUTPUT,
+    OWN,
+    VALUE,
+)
 from abw.core.ir.network import LISTED
 from abw.core.jit.decorators import inner, njit
 
@@ -15,6 +28,10 @@ Bools = NDArray[np.bool_]
 
 # Of the forward graph: `type_ptr`, `operand_ptr`, `operand`.
 Given = tuple[Ints, Ints, Ints]
+# Of the parts that have a node for each value read: `groups` and `group` as `Program` has them, the node's
+# number for each value (G, values), -1 where nothing reads it, how many edges do, and the number of nodes of
+# computed values, and of all (G, 2): behind them is one for each edge that reads a constant.
+Groups = tuple[Ints, Ints, Ints, Ints, Ints]
 
 
 @inner
@@ -25,8 +42,35 @@ def _links(operand_ptr: Ints, v: int, slots: int) -> np.int64:
 
 
 @njit
+def readers(graph: Given, slots: Ints, source: Ints, groups: Groups) -> None:
+    """Number the values that each group's slot reads, and count who reads them: arrays of -1 and of 0."""
+    type_ptr, operand_ptr, operand = graph
+    kinds, _, number, count, ends = groups
+    for g in range(len(kinds)):
+        t, s = source[kinds[g, 0] - len(slots)], np.int64(kinds[g, 1])
+        constants, made = 0, 0
+        for v in range(type_ptr[t], type_ptr[t + 1]):
+            links = _links(operand_ptr, v, slots[t])
+            for reference in operand[operand_ptr[v] + s * links : operand_ptr[v] + (s + 1) * links]:
+                if reference >= 0:
+                    count[g, reference] += 1
+                else:
+                    constants += 1
+        for value in range(number.shape[1]):
+            if count[g, value]:
+                number[g, value] = made
+                made += 1
+        ends[g, 0], ends[g, 1] = made, made + constants
+
+
+@njit
 def sizes(
-    graph: Given, slots: Ints, parts: tuple[Ints, Bools, Bools, Ints], lists: Ints, first: Ints
+    graph: Given,
+    slots: Ints,
+    parts: tuple[Ints, Bools, Bools, Ints],
+    lists: Ints,
+    groups: Groups,
+    first: Ints,
 ) -> tuple[int, int, int]:
     """Number the nodes of all types but those that sum, which get `first` of the first of them.
 
@@ -47,7 +91,9 @@ def sizes(
         several += lists[p] * here
         more += lists[p] * along
         made = along if edge[p] else here
-        size += along if reduction[p] else made * (read_ptr[p + 1] - read_ptr[p])
+        if groups[1][p] >= 0:
+            made = np.int64(groups[4][groups[1][p], 1])
+        size += (along if reduction[p] else made) * (read_ptr[p + 1] - read_ptr[p])
         first[types + p + 1] = first[types + p] + made
     for q in range(types + len(source) + 1, len(first)):
         first[q] = first[q - 1]
@@ -58,6 +104,7 @@ def sizes(
 def flow(
     graph: Given,
     slots: tuple[Ints, Bools, Ints],
+    groups: Groups,
     first: Ints,
     results: tuple[Ints, Ints],
     shifts: tuple[int, int],
@@ -82,13 +129,20 @@ def flow(
             who = gives[t, s, 0]
             if who == NONE:
                 continue
-            base = (np.int64(first[gives[t, s, 1]]) << wide) + gives[t, s, 2]
-            if who == NODE and not reduces[t]:
+            base, edge = (np.int64(first[gives[t, s, 1]]) << wide) + gives[t, s, 2], np.int64(0)
+            if who == ONCE or (who == NODE and not reduces[t]):
                 for v in range(type_ptr[t], type_ptr[t + 1]):
                     value = base + ((v - type_ptr[t]) << wide)
-                    constants = _into(operand[operand_ptr[v] + s], value, found, constants, writing)
+                    k = operand_ptr[v] + s * (_links(operand_ptr, v, slots_of[t]) if reduces[t] else 1)
+                    constants = _into(operand[k], value, found, constants, writing)
                 continue
-            edge = 0
+            if who == VALUE:
+                g = groups[1][gives[t, s, 1] - len(slots_of)]
+                for value in range(groups[2].shape[1]):
+                    if groups[2][g, value] >= 0:
+                        own = base + (np.int64(groups[2][g, value]) << wide)
+                        constants = _into(value, own, found, constants, writing)
+                edge = np.int64(groups[4][g, 0])
             for v in range(type_ptr[t], type_ptr[t + 1]):
                 begin, links = operand_ptr[v] + s, np.int64(1)
                 if reduces[t]:
@@ -97,7 +151,9 @@ def flow(
                 for e in range(begin, begin + links):
                     if who == NODE:
                         value = base + ((v - type_ptr[t]) << wide)
-                    elif who == EDGE:
+                    elif who == VALUE and operand[e] >= 0:
+                        continue
+                    elif who in (EDGE, VALUE):
                         value = base + (edge << wide)
                     else:
                         value = np.int64(LISTED) - ((v << shift) + s)
@@ -187,8 +243,9 @@ def widen(references: Ints, shift: int, wide: int, found: Ints) -> None:
 @njit
 def parts(
     graph: Given,
-    slots: Ints,
+    slots: tuple[Ints, Bools],
     parts: tuple[Ints, Bools, Bools, Ints],
+    groups: Groups,
     reads: Longs,
     first: Ints,
     shifts: tuple[int, int],
@@ -204,17 +261,24 @@ def parts(
     """
     type_ptr, given_ptr, given = graph
     source, edge, reduction, read_ptr = parts
+    slots_of, reduces = slots
     shift, wide = shifts
     ptr, members = lists
     fresh, filled = ends
-    types = len(slots)
+    types = len(slots_of)
     at = operand_ptr[type_ptr[types]]
     for p in range(len(source)):
         t = source[p]
         begin, count, here = type_ptr[t], read_ptr[p + 1] - read_ptr[p], first[types + p]
-        row = 0
+        row, each = 0, slots_of[t] if reduces[t] else 0
+        if reduction[p]:
+            own = reads[read_ptr[p] : read_ptr[p + 1]]
+            of = begin, type_ptr[t + 1], each, groups[1][p]
+            _sums(graph, of, groups, own, first, (types + p, here), shifts, origin, operand_ptr, operand)
+            at = operand_ptr[first[types + p + 1]]
+            continue
         for v in range(begin, type_ptr[t + 1]):
-            links = _links(given_ptr, v, slots[t]) if edge[p] else np.int64(1)
+            links = _links(given_ptr, v, slots_of[t]) if edge[p] else np.int64(1)
             for _ in range(links):
                 origin[0, here + row] = types + p
                 origin[1, here + row], origin[2, here + row] = origin[1, v], origin[2, v]
@@ -226,23 +290,17 @@ def parts(
                 base += np.int64(first[reads[r, 2]]) << wide
             if kind == GRADIENT or (not edge[p] and kind in (OPERAND, OUTPUT)):
                 many = range(begin, type_ptr[t + 1])
-                _of_nodes(kind, a, base, graph, many, shifts, lists, place, count, operand)
+                _of_nodes(kind, a, base, each, graph, many, shifts, lists, place, count, operand)
                 continue
             row = 0
             for v in range(begin, type_ptr[t + 1]):
-                links = _links(given_ptr, v, slots[t])
+                links = _links(given_ptr, v, slots_of[t])
                 if kind == COUNT:
                     operand[place] = base - links
                     place += count
                 elif kind == HOLDER and not edge[p]:
                     operand[place] = base + ((v - begin) << wide)
                     place += count
-                elif reduction[p]:
-                    operand_ptr[here + v - begin + 1] = place + links
-                    for _ in range(links):
-                        operand[place] = base + (row << wide)
-                        place += 1
-                        row += 1
                 elif kind == EDGES:
                     operand[place] = LISTED - fresh
                     place += count
@@ -265,13 +323,66 @@ def parts(
                         operand[place] = reference
                         place += count
                         row += 1
-        nodes = first[types + p + 1] - here
-        if reduction[p]:
-            at = operand_ptr[here + nodes]
-            continue
-        for i in range(nodes):
+        for i in range(first[types + p + 1] - here):
             at += count
             operand_ptr[here + i + 1] = at
+
+
+@inner
+def _sums(
+    graph: Given,
+    of: tuple[int, int, int, int],
+    groups: Groups,
+    reads: Longs,
+    first: Ints,
+    made: tuple[int, int],
+    shifts: tuple[int, int],
+    origin: Ints,
+    operand_ptr: Ints,
+    operand: Ints,
+) -> None:
+    """Fill the nodes of a part that sums over edges, which are of type `made[0]`, from number `made[1]` on.
+
+    `of`: the first node of its forward type, the end of these, how many slots they have, and its group.
+    """
+    _, given_ptr, given = graph
+    kinds, _, number, count, ends = groups
+    begin, end, slots, g = of
+    kind, here = made
+    shift, wide = shifts
+    several = len(reads)
+    if g < 0:
+        for v in range(begin, end):
+            links = _links(given_ptr, v, slots)
+            operand_ptr[here + v - begin + 1] = operand_ptr[here + v - begin] + several * links
+    else:
+        for value in range(number.shape[1]):
+            if number[g, value] >= 0:
+                node = here + number[g, value]
+                operand_ptr[node + 1] = operand_ptr[node] + several * count[g, value]
+        for node in range(here + ends[g, 0], here + ends[g, 1]):
+            operand_ptr[node + 1] = operand_ptr[node] + several
+    fresh = here + (ends[g, 0] if g >= 0 else 0)
+    for v in range(begin, end):
+        links = _links(given_ptr, v, slots)
+        for j in range(links):
+            node, place, length, who = here + v - begin, np.int64(j), links, v
+            reference = given[given_ptr[v] + kinds[g, 1] * links + j] if g >= 0 else 0
+            if reference < 0:
+                node, place, length = fresh, np.int64(0), np.int64(1)
+                fresh += 1
+            elif g >= 0:
+                node, who = here + number[g, reference], reference >> shift
+                length = np.int64((operand_ptr[node + 1] - operand_ptr[node]) // several)
+                place = length - count[g, reference]
+                count[g, reference] -= 1
+            origin[0, node], origin[1, node], origin[2, node] = kind, origin[1, who], origin[2, who]
+            for r in range(several):
+                if reads[r, 0] == OPERAND:
+                    value = _wide(given[given_ptr[v] + reads[r, 1] * links + j], shift, wide)
+                else:
+                    value = (np.int64(first[reads[r, 2]] + v - begin) << wide) + reads[r, 3]
+                operand[operand_ptr[node] + r * length + place] = value
 
 
 @inner
@@ -279,6 +390,7 @@ def _of_nodes(
     kind: int,
     a: int,
     none: int,
+    slots: int,
     graph: Given,
     nodes: range,
     shifts: tuple[int, int],
@@ -287,13 +399,17 @@ def _of_nodes(
     step: int,
     operand: Ints,
 ) -> None:
-    """Write what is read of each node itself to each `step`-th place: an operand, an output, a gradient."""
+    """Write what is read of each node itself to each `step`-th place: an operand, an output, a gradient.
+
+    `slots`: of a reduction, whose first operands of each slot are read; else 0.
+    """
     given_ptr, given = graph[1], graph[2]
     shift, wide = shifts
     ptr, members = lists
     for v in nodes:
         if kind == OPERAND:
-            reference = _wide(given[given_ptr[v] + a], shift, wide)
+            k = given_ptr[v] + a * (_links(given_ptr, v, slots) if slots else 1)
+            reference = _wide(given[k], shift, wide)
         elif kind == OUTPUT:
             reference = (v << wide) + a
         else:

@@ -230,7 +230,7 @@ class _Builder:
             case "var" | "std" as spread:
                 return spreads(shapes, root=spread == "std")
             case Attention() as attention:
-                return attended(attention, shapes[0], shapes[QUERY])
+                return attended(attention, shapes[0], shapes[QUERY], self.wanted[t])
         return None
 
     def _type(

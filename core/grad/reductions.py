@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from abw.core.grad.draft import Draft, Leaf, Value, equal, function, reshaped, spread, total, where
+from abw.core.grad.draft import Draft, Leaf, Value, equal, joined, reshaped, spread, total, where
 from abw.core.ir.cell import Cell, Port, Shape
-from abw.core.ir.model import KEYS, QUERY, SLOPE, VALUES, Attention, Reduction
+from abw.core.ir.model import KEYS, QUERY, VALUES, Attention, AttentionGradient
 
-Place = Literal["node", "edge"]
+Place = Literal["node", "edge", "value"]
 Kind = Literal["operand", "output", "gradient", "own", "node", "edges", "count"]
 
 
@@ -35,13 +35,14 @@ class Read:
 class Part:
     """A type of the backward pass, a node for each node or edge of what it belongs to.
 
-    It computes a cell, or (`reduction`) the largest of the values of all edges.
+    It computes a cell, or (`reduction`) sums over edges: those of a node, or (place "value") those that read
+    a value in the slot that the reduction is `of`. What it reads it reads at each edge.
     """
 
     name: str
     place: Place
     cell: Cell | None
-    reduction: Reduction | None
+    reduction: AttentionGradient | None
     reads: tuple[Read, ...]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -117,33 +118,27 @@ def largest(shapes: Sequence[Shape]) -> Parts:
     return Parts(tuple(parts), tuple((3 * slot + 2, 0) for slot in range(len(shapes))))
 
 
-def attended(attention: Attention, values: Shape, keys: Shape) -> Parts:
-    """What all edges of a node share, and each edge's gradients.
+def attended(attention: Attention, values: Shape, keys: Shape, wanted: Sequence[int]) -> Parts:
+    """What all edges of a node share, its state (see `AttentionGradient`), and the gradients of wanted slots.
 
     With w = e^(s - l) the weights of a head, l the logarithm of their sum, y the result and g its gradient:
-    that of a value is w g, that of a score w (g . value - g . y).
+    that of a value is w g, that of a score w (g . value - g . y). No edge has a node.
     """
     heads = attention.heads
-    factor = attention.factor(keys[0])
     parts: list[Part] = []
-    with _part("shares", "node", parts) as part:
-        g, y = part.read("g", values, "gradient", 0), part.read("y", values, "output", 0)
-        part.outputs |= {"share": g + 0.0, "level": _by_head(factor * (g * y), heads)}
-    with _part("each", "edge", parts) as part:
-        k, q = part.read("k", keys, "operand", KEYS), part.read("q", keys, "operand", QUERY)
-        v, logs = part.read("v", values, "operand", VALUES), part.read("l", (heads,), "output", 1)
-        share, level = part.read("share", values, "node", 0), part.read("level", (heads,), "node", 0, 1)
-        both = k + q
-        terms = where(both > 0, both, SLOPE * both) if attention.added else factor * (k * q)
-        scores = _by_head(terms, heads)
-        e = function("exp", scores - logs)
-        slope = _to_head(e * (_by_head(factor * (share * v), heads) - level), keys)
-        part.outputs["d_value"] = _to_head(e, values) * share
-        if attention.added:
-            part.outputs["d_key"] = slope * where(both > 0, 1.0, SLOPE)
-        else:
-            part.outputs |= {"d_key": slope * q, "d_query": slope * k}
-    return Parts(tuple(parts), ((1, 0), (1, 1), (1, 1 if attention.added else 2)))
+    with _part("state", "node", parts) as part:
+        q, g = part.read("q", keys, "operand", QUERY), part.read("g", values, "gradient", 0)
+        logs, y = part.read("l", (heads,), "output", 1), part.read("y", values, "output", 0)
+        part.outputs["state"] = joined([q, g, logs, _by_head(g * y, heads)])
+    ports = Port("v", values), Port("k", keys), parts[0].outputs[0]
+    reads = Read("operand", VALUES), Read("operand", KEYS), Read("node", 0, 0)
+    gives: list[tuple[int, int] | None] = [None] * 3
+    for slot in wanted:
+        gives[slot] = len(parts), 0
+        place: Place = "node" if slot == QUERY else "value"
+        made, name = AttentionGradient(attention, slot), ("values", "keys", "query")[slot]
+        parts.append(Part(name, place, None, made, reads, ports, (Port("d", (values, keys, keys)[slot]),)))
+    return Parts(tuple(parts), tuple(gives))
 
 
 def _several(shapes: Sequence[Shape], slot: int) -> str:
@@ -154,12 +149,6 @@ def _several(shapes: Sequence[Shape], slot: int) -> str:
 def _by_head(x: Value, heads: int) -> Value:
     """The sums of a vector's parts, one for each head."""
     return total(reshaped(x, (heads, x.shape[0] // heads)))
-
-
-def _to_head(x: Value, shape: Shape) -> Value:
-    """A number for each head, repeated over its part of a vector."""
-    heads = x.shape[0]
-    return reshaped(spread(x, (heads, 1), (heads, shape[0] // heads)), shape)
 
 
 def _wide(count: Value, shape: Shape) -> Value:

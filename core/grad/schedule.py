@@ -24,12 +24,13 @@ def training_schedule(made: TrainingGraph, forward: Schedule) -> Schedule:
     The parts of a reduction follow one another; what a launch has of one part is a launch. Cost: O(n).
     """
     program, graph = program_of(made.training), made.graph
-    batches = len(forward) * (1 + program.most)
+    batches = len(forward) * (1 + program.most) + (len(forward.launches) + 1) * len(program.groups)
     kinds, nodes = np.empty(batches, np.int32), np.empty(len(graph), np.int32)
     ptr, launches = np.empty(batches + 1, np.int32), np.empty(batches + 1, np.int32)
     count, launched = _both(
         (forward.type, forward.ptr, forward.nodes, forward.launches),
         (program.slots, program.part_ptr, program.edge, program.summing),
+        (program.groups, program.group, program.feeds, *made.of_values),
         (graph.type_ptr, graph.operand_ptr, made.sum_node),
         made.training.source.width.bit_length() - 1,
         (kinds, ptr, nodes, launches),
@@ -42,6 +43,7 @@ def training_schedule(made: TrainingGraph, forward: Schedule) -> Schedule:
 def _both(
     schedule: tuple[Ints, Ints, Ints, Ints],
     program: tuple[Ints, Ints, Bools, Ints],
+    groups: tuple[Ints, Ints, Bools, Ints, Ints],
     graph: tuple[Ints, Ints, Ints],
     shift: int,
     made: tuple[Ints, Ints, Ints, Ints],
@@ -49,6 +51,7 @@ def _both(
     """Fill types, offsets, nodes and launches of all batches; how many batches and launches."""
     batch_type, batch_ptr, batch_nodes, launch_ptr = schedule
     slots, part_ptr, edge, sums = program
+    of_values, group, feeds, number, ends = groups
     type_ptr, operand_ptr, sum_node = graph
     kinds, ptr, nodes, launches = made
     count, launched, filled = len(batch_type), len(launch_ptr) - 1, len(batch_nodes)
@@ -64,6 +67,23 @@ def _both(
         longest = 0
         for b in range(low, high):
             longest = max(longest, part_ptr[batch_type[b] + 1] - part_ptr[batch_type[b]])
+        before = count
+        for g in range(len(of_values)):
+            start = filled
+            for b in range(low, high):
+                for o in range(feeds.shape[2] if feeds[g, batch_type[b]].any() else 0):
+                    for i in range(batch_ptr[b], batch_ptr[b + 1]):
+                        node = number[g, (batch_nodes[i] << shift) + o]
+                        if node >= 0:
+                            nodes[filled] = type_ptr[of_values[g, 0]] + node
+                            filled += 1
+            if filled > start:
+                kinds[count] = of_values[g, 0]
+                count += 1
+                ptr[count] = filled
+        if count > before:
+            launched += 1
+            launches[launched] = count
         before = count
         for b in range(low, high):
             t = batch_type[b]
@@ -87,7 +107,7 @@ def _both(
             for b in range(low, high):
                 t = batch_type[b]
                 k = part_ptr[t] + step
-                if k >= part_ptr[t + 1]:
+                if k >= part_ptr[t + 1] or group[k - len(slots)] >= 0:
                     continue
                 first = operand_ptr[type_ptr[t]]
                 for i in range(batch_ptr[b], batch_ptr[b + 1]):
@@ -107,4 +127,17 @@ def _both(
             if count > before:
                 launched += 1
                 launches[launched] = count
+    before = count
+    for g in range(len(of_values)):  # of constants
+        first = type_ptr[of_values[g, 0]]
+        for node in range(first + ends[g, 0], first + ends[g, 1]):
+            nodes[filled] = node
+            filled += 1
+        if ends[g, 1] > ends[g, 0]:
+            kinds[count] = of_values[g, 0]
+            count += 1
+            ptr[count] = filled
+    if count > before:
+        launched += 1
+        launches[launched] = count
     return count, launched

@@ -82,6 +82,23 @@ SLOPE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
+class AttentionGradient:
+    """The gradient of one of an attention's inputs: of a query a sum over its neighbours, of a value or a
+    key one over all nodes that read it.
+
+    Its slots are VALUES, KEYS and, for QUERY, states of nodes: query, gradient of the result, log-sums, and
+    of each head the product of result and gradient, one behind the other. `of` is one of these slots.
+    """
+
+    attention: Attention
+    of: int
+
+    def __str__(self) -> str:
+        """A name, of which a difference in meaning is a part."""
+        return f"{self.attention}-gradient-{self.of}"
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSource:
     """`from.state.h`: along `hops` to other vertices, there the output `output` of a type.
 

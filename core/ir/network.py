@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.ir.cell import Cell, Param, Port, Shape
-from abw.core.ir.model import QUERY, Attention, Reduction, Table
+from abw.core.ir.model import QUERY, Attention, AttentionGradient, Reduction, Table
 
 Granularity = Literal["cell", "op"]
 # How a cell's variables lie in memory: by the planner; results as they come, batch after batch, as DyNet has
@@ -68,7 +68,7 @@ class NetType:
 
     name: str
     cell: Cell | None
-    reduction: Reduction | Attention | None
+    reduction: Reduction | Attention | AttentionGradient | None
     slots: tuple[Slot, ...]
     outputs: tuple[Port, ...]
     params: tuple[int, ...]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from abw.core.cell.normal import CellCosts, NormalCell, cell_costs, normalise, size_of
 from abw.core.ir.cell import Shape
-from abw.core.ir.model import KEYS, VALUES, Attention
+from abw.core.ir.model import KEYS, QUERY, VALUES, Attention, AttentionGradient
 from abw.core.ir.network import NetType, Network
 
 Ints = NDArray[np.int32]
@@ -154,16 +154,24 @@ def _list_flops(net_type: NetType) -> list[int]:
     keys a multiplication and an addition, and some for each head's weight.
     """
     sizes = [size_of(slot.shape) for slot in net_type.slots]
-    if not isinstance(net_type.reduction, Attention):
-        return sizes
-    return [2 * sizes[VALUES], 2 * sizes[KEYS] + 4 * net_type.reduction.heads, 0]
+    match net_type.reduction:
+        case Attention(heads):
+            return [2 * sizes[VALUES], 2 * sizes[KEYS] + 4 * heads, 0]
+        case AttentionGradient(Attention(heads), of):
+            return [
+                2 * sizes[VALUES],
+                2 * sizes[KEYS] + 6 * heads,
+                2 * sizes[of] if of != QUERY else 2 * sizes[KEYS],
+            ]
+    return sizes
 
 
 def _other_flops(net_type: NetType, costs: CellCosts | None) -> int:
     """What a lane takes beside products; of attention, what its first row does."""
     if costs is not None:
         return costs.other_flops
-    return sum(_list_flops(net_type)) if isinstance(net_type.reduction, Attention) else 0
+    attends = isinstance(net_type.reduction, Attention | AttentionGradient)
+    return sum(_list_flops(net_type)) if attends else 0
 
 
 def _groups(network: Network) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:

@@ -97,7 +97,7 @@ def check_plan(graph: Graph, plan: Plan, keep: Ints | None = None) -> None:
             expected = np.concatenate(pieces)
             ends = np.cumsum([0, *map(len, pieces)])
             bounds = plan.lists[plan.list_ptr[k] : plan.list_ptr[k] + len(nodes) + 1]
-            if (plan.list_ptr[k] >= 0) != (len(expected) > len(nodes)):
+            if (plan.list_ptr[k] >= 0) != (network.types[t].cell is None or len(expected) > len(nodes)):
                 wrong.append(f"{name}: lists where there are none, or none where there are")
             elif plan.list_ptr[k] >= 0 and not np.array_equal(bounds, ends):
                 wrong.append(f"{name}: its lists have the wrong ends")

@@ -96,7 +96,7 @@ def fill_plan(
             else:
                 filled = _one_each(nodes[first:last], slots[t], s, references, values, index, begin)
             list_ptr[k] = -1
-            several = filled - begin > lanes
+            several = reduces[t] or filled - begin > lanes
             if several:
                 list_ptr[k] = listed
                 listed += lanes + 1

@@ -55,9 +55,9 @@ class Plan:
     `index[index_ptr[k]:index_ptr[k + 1]]` (K + 1,), lane after lane. `status` (K,): CONTIGUOUS, STRIDED,
     BROADCAST or GATHERED; for all but the last, row j of it is `start[k] + j * stride[k]` (K,).
 
-    Lists. Where some lane of operand k reads several rows, lane i has the rows
+    Lists. Of a reduction, or where some lane of operand k reads several rows, lane i has the rows
     `lists[list_ptr[k] + i]:lists[list_ptr[k] + i + 1]` of the operand's index array, `list_ptr` (K,); -1
-    where each lane reads one.
+    where each lane of a cell reads one.
 
     Launches. `launch_ptr` (L + 1,): as in `Schedule`.
 

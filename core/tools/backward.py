@@ -24,6 +24,11 @@ def backward_of_cell(path: Path, dims: Mapping[str, int]) -> dict[str, Any]:
     return {"schema_version": 1, "spec": str(path), "types": [_of(cell.name, cell, differentiate(cell))]}
 
 
+# What the gradients of an attention's inputs sum over edges: of the edge's value v, key k, query q, weight w
+# and, of the result y, the gradient g.
+_TERMS = {"values": "w g", "keys": "w (g v - g y) q", "query": "w (g v - g y) k"}
+
+
 def backward(spec: Path, overrides: Overrides) -> dict[str, Any]:
     """A model whose outputs all have a loss: its types, as far as gradients reach them.
 
@@ -48,6 +53,6 @@ def _of(name: str, cell: Cell, made: Differentiated) -> dict[str, Any]:
 
 def _of_part(part: Part) -> dict[str, Any]:
     """A part of a reduction's backward pass."""
-    said = equations(part.cell) if part.cell else [f"{part.outputs[0].name} = the largest of all edges'"]
     summed = [port.name for port, read in zip(part.inputs, part.reads, strict=True) if read.kind == "edges"]
-    return {"name": part.name, "at": part.place, "summed": summed if part.cell else [], "equations": said}
+    said = equations(part.cell) if part.cell else [f"{part.outputs[0].name} = the sum of {_TERMS[part.name]}"]
+    return {"name": part.name, "at": part.place, "summed": summed, "equations": said}

@@ -178,7 +178,7 @@ def test_check_shows_the_backward_pass(abw: Abw) -> None:
     assert [t["type"] for t in types] == ["leaf", "internal", "output"]
     assert types[1]["inputs"] == ["d_hl", "d_cl", "d_hr", "d_cr"]
     shown = abw("check", "treelstm-attend", "--backward").out
-    assert "  at each node, z summed over its edges\n    share = g / " in shown
+    assert "  at each value\n    d = the sum of w (g v - g y) q\n" in shown
     assert "each neighbour has the gradient of the sum" in abw("check", "lattice", "--backward").out
     done = abw("check", "greedy", "--backward")
     assert done.code != 0

@@ -15,9 +15,10 @@ from abw.core.exec.interface import Executor, Result
 from abw.core.exec.lower.rows import BLOCK
 from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.params import Params
+from abw.core.exec.reference import attention_gradients
 from abw.core.exec.result_guard import RunEpochs
 from abw.core.exec.values import fill_given
-from abw.core.ir.model import KEYS, SLOPE, SPREADS, Attention
+from abw.core.ir.model import KEYS, SLOPE, SPREADS, Attention, AttentionGradient
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.counts import Counts, programs_of
@@ -101,7 +102,7 @@ class BlasExecutor(Executor):
                 first, last = index_ptr[k], index_ptr[k + 1]
                 listed = list_ptr[k] >= 0
                 rows = memory[start[k] : start[k] + last - first] if status[k] == CONTIGUOUS else None
-                if isinstance(reduction, Attention):
+                if isinstance(reduction, Attention | AttentionGradient):
                     if rows is None:  # in memory of its own: all three are needed at once
                         rows = memory.take(index[first:last], 0)
                         memory_kernels += 1
@@ -127,6 +128,11 @@ class BlasExecutor(Executor):
             if isinstance(reduction, Attention):
                 begin = list_ptr[operand_ptr[b]]
                 _attend(reduction, inputs, plan.lists[begin : begin + lanes + 1], outputs)
+                launches += 1
+            if isinstance(reduction, AttentionGradient):
+                begins = plan.lists[list_ptr[operand_ptr[b]] :][:lanes]
+                rows = attention_gradients(reduction, *inputs)
+                outputs[0][:] = np.add.reduceat(rows, begins, dtype=np.float64)
                 launches += 1
             if kernel is not None:
                 kernel.run(lanes, inputs, outputs)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.exec.cpu.llvm.attention import emit_attention
+from abw.core.exec.cpu.llvm.attention_gradient import emit_attention_gradient
 from abw.core.exec.cpu.llvm.clock import emit_clock
 from abw.core.exec.cpu.llvm.compiled import Code, compile_ir
 from abw.core.exec.cpu.llvm.emit import Module, function_text
@@ -22,7 +23,7 @@ from abw.core.exec.cpu.tiling import CellTiling, layout_of, packed_constants
 from abw.core.exec.memory import aligned
 from abw.core.exec.params import Params
 from abw.core.graph.group import structure
-from abw.core.ir.model import Attention
+from abw.core.ir.model import Attention, AttentionGradient
 from abw.core.ir.network import Network
 from abw.core.jit.pointers import Table
 from abw.core.plan.arenas import arenas_of
@@ -82,6 +83,10 @@ def emit_network(
                 emit_cell(module, name, layout, stamped=stamped)
             elif isinstance(net_type.reduction, Attention):
                 emit_attention(module, name, net_type.reduction, tuple(s.shape for s in net_type.slots))
+            elif isinstance(net_type.reduction, AttentionGradient):
+                emit_attention_gradient(
+                    module, name, net_type.reduction, tuple(s.shape for s in net_type.slots)
+                )
             elif net_type.reduction is not None:
                 emit_reduction(module, name, net_type.reduction, tuple(s.shape for s in net_type.slots))
             made[key] = name, layout

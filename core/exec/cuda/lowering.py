@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.base.errors import AbwError
 from abw.core.exec.cuda.image import Work
 from abw.core.exec.cuda.steps import CellSteps, Step, steps_of
 from abw.core.exec.cuda.text.attention import attention_text
@@ -23,7 +24,7 @@ from abw.core.exec.lower.rows import padded, row_floats
 from abw.core.exec.lower.stages import Single
 from abw.core.exec.params import Params
 from abw.core.ir.cell import Shape
-from abw.core.ir.model import Attention, Reduction
+from abw.core.ir.model import Attention, AttentionGradient, Reduction
 from abw.core.ir.network import Network
 from abw.core.plan.arenas import arenas_of
 
@@ -149,6 +150,8 @@ def _all_choices(
             shapes = [slot.shape for slot in net_type.slots]
             choices.append((_only(*attention_text(net_type.reduction, shapes, sizes.threads), texts),))
             continue
+        if isinstance(net_type.reduction, AttentionGradient):
+            raise AbwError(f"{net_type.name}: the backward pass of attention has no kernels for cuda")
         slots = len(net_type.slots)
         for s, slot in enumerate(net_type.slots):
             choices.append((_reduction(net_type.reduction, slot.shape, s, slots, sizes, texts),))

@@ -19,7 +19,7 @@ from abw.core.graph.fuse import fuse, fuse_network
 from abw.core.graph.graph import Graph
 from abw.core.graph.group import group_types
 from abw.core.ir.cell import Cell, Op, Param, Port, Shape
-from abw.core.ir.model import QUERY, VALUES, Attention, Table
+from abw.core.ir.model import KEYS, QUERY, VALUES, Attention, AttentionGradient, Table
 from abw.core.ir.network import Constant, NetType, Network, Slot
 from abw.core.ir.operations import OPERATIONS
 from abw.core.policy.launches import by_type
@@ -245,7 +245,7 @@ def _reduced_and_spread(rng: np.random.Generator, b: CellBuilder, a: Value) -> V
 
 
 def make_network(
-    types: Sequence[tuple[str, Cell | None, str | Attention | None, tuple[Slot, ...]]],
+    types: Sequence[tuple[str, Cell | None, str | Attention | AttentionGradient | None, tuple[Slot, ...]]],
     tables: tuple[Table, ...],
     constants: tuple[Constant, ...],
     params: list[Param],
@@ -261,6 +261,8 @@ def make_network(
         outputs = cell.output_ports if cell else tuple(Port(s.name, s.shape) for s in reduced)
         if isinstance(reduction, Attention) and reduction.log_sums:
             outputs = (*outputs, Port("log-sums", (reduction.heads,)))
+        if isinstance(reduction, AttentionGradient):
+            outputs = (Port("d", slots[VALUES if reduction.of == VALUES else KEYS].shape),)
         found.append(NetType(name, cell, reduction, slots, outputs, tuple(numbers)))  # type: ignore[arg-type]
     width = 1 << (max(len(t.outputs) for t in found) - 1).bit_length()
     return Network("test", "cell", tuple(found), tuple(params), tables, constants, (), width)

@@ -16,7 +16,7 @@ from abw.core.exec.interface import Executor
 from abw.core.exec.params import Params, init_params
 from abw.core.exec.registry import get_executor
 from abw.core.ir.cell import Param
-from abw.core.ir.model import Attention, Table
+from abw.core.ir.model import KEYS, QUERY, VALUES, Attention, AttentionGradient, Table
 from abw.core.ir.network import Constant, Granularity, Slot
 from abw.core.plan.check import check_plan
 from abw.core.plan.plan import plan
@@ -236,6 +236,45 @@ def test_heads_of_one_float_to_hundreds_over_lists_of_any_length(size: int, head
             # scores of hundreds of floats are rounded in single precision before their exponentials
             allowed = 2e-6 * size**0.5 * np.abs(wanted).max()
             np.testing.assert_allclose(found.value(0, output), wanted, rtol=0, atol=allowed, err_msg=name)
+
+
+@pytest.mark.parametrize(("sizes", "heads"), [((2, 4), 2), ((20, 3), 1), ((64, 64), 4), ((300, 36), 2)])
+@pytest.mark.parametrize("of", [VALUES, KEYS, QUERY])
+@pytest.mark.parametrize("added", [False, True])
+def test_gradients_over_lists_of_any_length(sizes: tuple[int, int], heads: int, of: int, added: bool) -> None:
+    """Sums, edge by edge, of what each adds."""
+    rng = np.random.default_rng(sizes[0])
+    shapes = [(sizes[0],), (sizes[1],), (sizes[1] + sizes[0] + 2 * heads,)]
+    tables = tuple(Table(f"t{n}", 9, shape, None, None, Span("test", 1)) for n, shape in enumerate(shapes))
+    constants = tuple(Constant("table", n, shape, 9 * n, 9) for n, shape in enumerate(shapes))
+    slots = tuple(Slot(f"s{n}", shape, (), (n,)) for n, shape in enumerate(shapes))
+    kind = AttentionGradient(Attention(heads, added=added), of)
+    network = make_network([("gradient", None, kind, slots)], tables, constants, [])
+    lists = [rng.integers(0, 9, (3, n)) for n in (1, 2, 3, 9, 16, 17, 64, 65, 150)]
+    operands = [[-1 - 9 * s - int(row) for s in range(3) for row in some[s]] for some in lists]
+    graph = make_graph(network, [0] * len(lists), operands)
+    values, keys, states = ((rng.standard_normal((9, *shape)) / 2).astype(np.float32) for shape in shapes)
+    planned, params = plan(graph, once(graph)), Params((), (values, keys, states))
+    wanted = []
+    for some in lists:
+        total = np.zeros((heads, (sizes[0] if of == VALUES else sizes[1]) // heads))
+        for v, k, state in zip(values[some[0]], keys[some[1]], states[some[2]].astype(float), strict=True):
+            q, g, logs, level = np.split(state, np.cumsum([sizes[1], sizes[0], heads]))
+            v, k, q, g = (x.astype(float).reshape(heads, -1) for x in (v, k, q, g))
+            for h in range(heads):
+                factor, slopes = kind.attention.factor(sizes[1]), np.where(k[h] + q[h] > 0, 1, 0.2)
+                score = ((k[h] + q[h]) * slopes).sum() if added else factor * k[h] @ q[h]
+                weight = np.exp(score - logs[h])
+                slope = factor * weight * (g[h] @ v[h] - level[h])
+                rows = slopes if added else k[h] if of == QUERY else q[h]
+                total[h] += weight * g[h] if of == VALUES else slope * rows
+        wanted.append(total.ravel())
+    for name, tolerance in (("reference", 1e-9), ("cpu", 2e-5), ("blas", 2e-5)):
+        executor = get_executor(name)
+        executor.prepare(network, params)
+        found = executor.run(planned).value(0, 0)
+        for one, right in zip(found, np.stack(wanted), strict=True):
+            np.testing.assert_allclose(one, right, rtol=0, atol=tolerance * np.abs(right).max(), err_msg=name)
 
 
 @pytest.mark.parametrize("scores", ["equal", "random", "rising"])

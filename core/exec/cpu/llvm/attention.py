@@ -36,20 +36,23 @@ Columns = list[tuple[int, int]]
 def emit_attention(module: Module, name: str, attention: Attention, shapes: tuple[Shape, ...]) -> None:
     """Write the kernel of an attention whose slots have these shapes."""
     f = Function(module, name, PARAMS, public=True)
-    _Attention(f, attention, shapes).emit()
+    AttentionKernel(f, attention, shapes).emit()
     module.add(f)
 
 
-class _Attention:
-    """One kernel while it is written."""
+class AttentionKernel:
+    """One kernel while it is written. `summed`: the slot that has rows of the result's size."""
 
-    def __init__(self, f: Function, attention: Attention, shapes: tuple[Shape, ...]) -> None:
+    def __init__(
+        self, f: Function, attention: Attention, shapes: tuple[Shape, ...], summed: int = VALUES
+    ) -> None:
         self.f, self.heads, self.added = f, attention.heads, attention.added
         self.log_sums = attention.log_sums
         self.lanes, self.vector = f.target.lanes, f.target.vector
         self.pitch = [4 * row_floats(shape, self.lanes) for shape in shapes]
-        self.part, self.share = (columns(shapes[s]) // self.heads for s in (KEYS, VALUES))
+        self.part, self.share = (columns(shapes[s]) // self.heads for s in (KEYS, summed))
         self.factor = attention.factor(columns(shapes[KEYS]))
+        self.number = number(self.factor)
         self.vectors = [4 * self.lanes * v for v in range(padded(self.share, self.lanes) // self.lanes)]
         most = max(1, MOST_VECTORS // len(self.vectors))
         self.together = max(n for n in range(1, min(most, HEADS_AT_ONCE) + 1) if self.heads % n == 0)
@@ -60,24 +63,30 @@ class _Attention:
         self.index: list[str] = []
         self.logs = ""
 
-    def emit(self) -> None:
-        """All lanes of one batch."""
+    def buffers(self, count: int, kind: str) -> list[str]:
+        """Room on the stack for each of the heads that are computed together."""
+        return [self.f.let(f"alloca [{count} x {kind}], align 64") for _ in range(self.together)]
+
+    def begin(self) -> None:
+        """Find what lies where."""
         f, slots = self.f, len(self.pitch)
-        floats = len(self.vectors) * self.lanes
-        self.weights, self.sums = (
-            [f.let(f"alloca [{count} x {kind}], align 64") for _ in range(self.together)]
-            for count, kind in ((BLOCK_ROWS, "float"), (floats, "double"))
-        )
+        self.weights = self.buffers(BLOCK_ROWS, "float")
+        self.sums = self.buffers(len(self.vectors) * self.lanes, "double")
         self.base, self.index = (
             [f.pointer_item("%frame", SLOT_WORDS * s + word) for s in range(slots)] for word in (0, 1)
         )
+
+    def emit(self) -> None:
+        """All lanes of one batch."""
+        f, slots = self.f, len(self.pitch)
+        self.begin()
         lists = f.pointer_item("%frame", SLOT_WORDS * VALUES + 4)
         outputs = f.pointer_item("%frame", SLOT_WORDS * slots)
         groups = self.heads // self.together
 
         def lane(i: str) -> None:
             begin, end = f.int_item(lists, i), f.int_item(lists, f.i64("add", i, 1))
-            query = self._row(QUERY, begin)
+            query = self.row(QUERY, begin)
             out = f.at(outputs, f.i64("mul", i, self.pitch[VALUES]))
             if self.log_sums:
                 logs = f.pointer_item("%frame", SLOT_WORDS * slots + 1)
@@ -95,12 +104,12 @@ class _Attention:
 
         f.repeat("%last", lane, first="%first")
 
-    def _row(self, slot: int, place: str) -> str:
+    def row(self, slot: int, place: str) -> str:
         """The address of the row that a place of an index names."""
         f = self.f
         return f.at(self.base[slot], f.i64("mul", f.int_item(self.index[slot], place), self.pitch[slot]))
 
-    def _of_heads(self, first: str, group: str, floats: int) -> list[str]:
+    def of_heads(self, first: str, group: str, floats: int) -> list[str]:
         """Where each head's floats begin in a row."""
         f = self.f
         start = f.at(first, f.i64("mul", group, 4 * floats * self.together))
@@ -109,7 +118,7 @@ class _Attention:
     def _short(self, group: str, begin: str, count: str, query: str, out: str) -> None:
         """A group of heads of one lane whose list has at most a vector of rows."""
         f = self.f
-        self._score_rows(group, begin, count, self._of_heads(query, group, self.part))
+        self._score_rows(group, begin, count, self.of_heads(query, group, self.part))
         levels, totals = [], []
         for weights in self.weights:
             scores = self._scored(weights, 0, count)
@@ -123,7 +132,7 @@ class _Attention:
     def _one_block(self, group: str, begin: str, count: str, query: str, out: str) -> None:
         """A group of heads of one lane whose list is one block."""
         start = [INFINITE] * self.together
-        largest = self._scores(group, begin, count, self._of_heads(query, group, self.part), start)
+        largest = self._scores(group, begin, count, self.of_heads(query, group, self.part), start)
         levels = [self._level(x) for x in largest]
         totals = [self.f.spread(total) for total in self._powers(count, levels)]
         self._write_logs(group, levels, totals)
@@ -133,7 +142,7 @@ class _Attention:
         """Write the logarithms of sums of exponentials, from those of what scores are above `levels`."""
         f = self.f
         if self.log_sums:
-            (first,) = self._of_heads(self.logs, group, 1)[:1]
+            (first,) = self.of_heads(self.logs, group, 1)[:1]
             for h, (level, total) in enumerate(zip(levels, totals, strict=True)):
                 f.put("float", self._first(f.vec("fadd", level, log(f, total))), first, h)
 
@@ -141,9 +150,9 @@ class _Attention:
         """Write a block's weighted sums to the heads' place in `out`; over `totals`, where they are given."""
         f = self.f
         ragged = self.share % self.lanes > 0
-        outs = self._of_heads(out, group, self.share)
-        for of_heads in self._columns():
-            sums = self._weighted(group, begin, count, of_heads)
+        outs = self.of_heads(out, group, self.share)
+        for of_heads in self.columns():
+            sums = self.weighted(group, begin, count, of_heads)
             for (h, place), value in zip(of_heads, sums, strict=True):
                 whole = f.vec("fdiv", value, totals[h]) if totals else value
                 f.store(whole, self.sums[h] if ragged else outs[h], place)
@@ -154,10 +163,10 @@ class _Attention:
     def _blocks(self, group: str, begin: str, count: str, query: str, out: str) -> None:
         """A group of heads of one lane whose list is long."""
         f, n, wide = self.f, self.together, self.f.target.wide
-        queries = self._of_heads(query, group, self.part)
+        queries = self.of_heads(query, group, self.part)
         for sums in self.sums:
             for place in self.vectors:
-                self._keep("zeroinitializer", sums, place)
+                self.keep("zeroinitializer", sums, place)
 
         def block(turn: str, state: list[str]) -> list[str]:
             done = f.i64("mul", turn, BLOCK_ROWS)
@@ -173,7 +182,7 @@ class _Attention:
             ]
             added = [self._doubled(x) for x in self._powers(some, levels)]
             scaled = [f.let(f"fmul double {x}, {scale}") for x, scale in zip(totals, scales, strict=True)]
-            self._add(group, first, some, [f.spread(scale, "double") for scale in scales])
+            self.add(group, first, some, [f.spread(scale, "double") for scale in scales])
             return [*after, *(f.let(f"fadd double {a}, {b}") for a, b in zip(scaled, added, strict=True))]
 
         blocks = f.i64("sdiv", f.i64("add", count, BLOCK_ROWS - 1), BLOCK_ROWS)
@@ -184,11 +193,11 @@ class _Attention:
             single = [f.spread(f.let(f"fptrunc double {total} to float")) for total in totals]
             self._write_logs(group, [self._level(x) for x in last[:n]], single)
         for place_of, total, sums in zip(
-            self._of_heads(out, group, self.share), totals, self.sums, strict=True
+            self.of_heads(out, group, self.share), totals, self.sums, strict=True
         ):
             whole = f.spread(total, "double")
             for place in self.vectors:
-                mean = f.let(f"fdiv {wide} {self._kept(sums, place)}, {whole}")
+                mean = f.let(f"fdiv {wide} {self.kept(sums, place)}, {whole}")
                 # a mean takes half the room of its sums: it overwrites none that is still to be read
                 f.store(f.let(f"fptrunc {wide} {mean} to {self.vector}"), sums, place)
             copy(f, place_of, sums, self.share)
@@ -203,11 +212,12 @@ class _Attention:
     def _doubled(self, x: str) -> str:
         return self.f.let(f"fpext float {x} to double")
 
-    def _kept(self, sums: str, place: int) -> str:
+    def kept(self, sums: str, place: int) -> str:
         """The doubles of a vector that is `place` bytes into a row of floats."""
         return self.f.let(f"load {self.f.target.wide}, ptr {self.f.at(sums, 2 * place)}, align 8")
 
-    def _keep(self, value: str, sums: str, place: int) -> None:
+    def keep(self, value: str, sums: str, place: int) -> None:
+        """Write such doubles."""
         self.f.do(f"store {self.f.target.wide} {value}, ptr {self.f.at(sums, 2 * place)}, align 8")
 
     def _first(self, vector: str) -> str:
@@ -228,7 +238,7 @@ class _Attention:
             found = [self._scored(weights, j, count) for weights in self.weights]
             return [f.choose("ogt", a, b, a, b) for a, b in zip(found, best, strict=True)]
 
-        best = f.loop(self._filled(count), larger, [(self.vector, f.spread(x)) for x in before])
+        best = f.loop(self.filled(count), larger, [(self.vector, f.spread(x)) for x in before])
         return [across(f, "fmax", x) for x in best]
 
     def _scored(self, weights: str, j: str | int, count: str) -> str:
@@ -246,7 +256,7 @@ class _Attention:
         if self.part == 1 or self.together * -(-self.part // self.lanes) > HELD_VECTORS:
 
             def score(k: str) -> None:
-                keys = self._of_heads(self._row(KEYS, f.i64("add", first, k)), group, self.part)
+                keys = self.of_heads(self.row(KEYS, f.i64("add", first, k)), group, self.part)
                 for key, query, weights in zip(keys, queries, self.weights, strict=True):
                     found = self._single(key, query) if self.part == 1 else self._score(key, query)
                     f.put("float", f.let(f"fmul float {found}, {number(self.factor)}"), weights, k)
@@ -259,7 +269,7 @@ class _Attention:
         def four(turn: str) -> None:
             k = f.i64("mul", turn, 4)
             rows = [f.i64("add", first, f.least(f.i64("add", k, r), final)) for r in range(4)]
-            keys = [self._of_heads(self._row(KEYS, row), group, self.part) for row in rows]
+            keys = [self.of_heads(self.row(KEYS, row), group, self.part) for row in rows]
             for h, weights in enumerate(self.weights):
                 found = self._four_sums([self._products(key[h], held[h]) for key in keys])
                 found = f.let(f"fmul <4 x float> {found}, {splat(self.factor)}")
@@ -271,10 +281,11 @@ class _Attention:
         """A vector whose elements' sum is the score of a key, the query of which is in registers."""
         total = ZEROS
         for v, query in enumerate(held):
-            total = self._take(self._piece(key, v * self.lanes), query, total)
+            total = self.take(self._piece(key, v * self.lanes), query, total)
         return total
 
-    def _take(self, a: str, b: str, total: str) -> str:
+    def take(self, a: str, b: str, total: str) -> str:
+        """Add a vector of a score's terms."""
         f = self.f
         if not self.added:
             return f.fma(a, b, total)
@@ -322,7 +333,7 @@ class _Attention:
 
         def add(place: str | int, mask: str | None, total: list[str]) -> list[str]:
             a, b = (masked(f, f.load(row, place), mask, 0.0) for row in (key, query))
-            return [self._take(a, b, total[0])]
+            return [self.take(a, b, total[0])]
 
         (total,) = over(f, self.part, add, [(self.vector, ZEROS)])
         return across(f, "fadd", total)
@@ -333,7 +344,7 @@ class _Attention:
         mask = None if rest == self.lanes else first_lanes(f, rest)
         return masked(f, f.load(row, 4 * first), mask, 0.0)
 
-    def _filled(self, count: str) -> str:
+    def filled(self, count: str) -> str:
         """So many vectors hold a block's weights."""
         return self.f.i64("sdiv", self.f.i64("add", count, self.lanes - 1), self.lanes)
 
@@ -350,36 +361,36 @@ class _Attention:
                 after.append(f.vec("fadd", total, found))
             return after
 
-        totals = f.loop(self._filled(count), power, [(self.vector, ZEROS)] * self.together)
+        totals = f.loop(self.filled(count), power, [(self.vector, ZEROS)] * self.together)
         return [across(f, "fadd", total) for total in totals]
 
-    def _add(self, group: str, first: str, count: str, scales: list[str]) -> None:
+    def add(self, group: str, first: str, count: str, scales: list[str]) -> None:
         """Scale the sums, and add a block's weighted values, BLOCK rows at a time."""
         f, wide = self.f, self.f.target.wide
         pieces = f.i64("sdiv", f.i64("add", count, BLOCK - 1), BLOCK)
-        for of_heads in self._columns():
+        for of_heads in self.columns():
             start = [
-                f.let(f"fmul {wide} {self._kept(self.sums[h], place)}, {scales[h]}") for h, place in of_heads
+                f.let(f"fmul {wide} {self.kept(self.sums[h], place)}, {scales[h]}") for h, place in of_heads
             ]
 
             def piece(number: str, sums: list[str], of_heads: Columns = of_heads) -> list[str]:
                 since = f.i64("mul", number, BLOCK)
                 until = f.least(f.i64("add", since, BLOCK), count)
-                found = self._weighted(group, first, until, of_heads, since)
+                found = self.weighted(group, first, until, of_heads, since)
                 return [f.let(f"fadd {wide} {a}, {f.widened(b)}") for a, b in zip(sums, found, strict=True)]
 
             sums = f.loop(pieces, piece, [(wide, value) for value in start])
             for (h, place), value in zip(of_heads, sums, strict=True):
-                self._keep(value, self.sums[h], place)
+                self.keep(value, self.sums[h], place)
 
-    def _columns(self) -> Iterator[Columns]:
+    def columns(self) -> Iterator[Columns]:
         """The vectors of the sums, some of them (head, place) at a time."""
         step = max(1, MOST_VECTORS // self.together)
         for begin in range(0, len(self.vectors), step):
             places = self.vectors[begin : begin + step]
             yield [(h, place) for h in range(self.together) for place in places]
 
-    def _weighted(
+    def weighted(
         self, group: str, first: str, until: str, of_heads: Columns, since: str | int = 0
     ) -> list[str]:
         """Some vectors of the weighted values of rows `since` to `until - 1` of a block, summed."""
@@ -387,7 +398,7 @@ class _Attention:
 
         def add(k: str, sums: list[str]) -> list[str]:
             weights = [f.spread(f.item("float", weights, k)) for weights in self.weights]
-            values = self._of_heads(self._row(VALUES, f.i64("add", first, k)), group, self.share)
+            values = self.of_heads(self.row(VALUES, f.i64("add", first, k)), group, self.share)
             return [
                 f.fma(weights[h], f.load(values[h], place), total)
                 for (h, place), total in zip(of_heads, sums, strict=True)
