@@ -11,14 +11,13 @@ from typing import Any
 
 import numba
 from numba.core import typed_passes, types
-from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.dispatcher import Dispatcher
 
-from abw.core.jit.loops import OPTIONS, PASSES, Loops, for_compiled_alone
+from abw.core.jit.loops import OPTIONS, PASSES, Loops, Lowering, OptimisedOnce, for_compiled_alone
 
 
-class _Part(JITCodeLibrary):
+class _Part(OptimisedOnce):
     """LLVM's code of a function and of what it calls, as it was generated."""
 
     def _optimize_final_module(self) -> None:
@@ -30,16 +29,16 @@ class _Part(JITCodeLibrary):
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[no-untyped-call]
-class LoweringOfParts(typed_passes.NativeLowering):
+class LoweringOfParts(Lowering):
     """To LLVM's code, no further."""
 
     _name = "lowering_of_parts"
+    library = _Part
 
     def run_pass(self, state: Any) -> bool:  # noqa: ANN401 (numba's)
         """Make the code, and known to callers under a name that stands for an address."""
-        state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)  # type: ignore[no-untyped-call]
         state.flags.no_compile = True
-        super().run_pass(state)  # type: ignore[no-untyped-call]
+        super().run_pass(state)
         name = object()
         state.targetctx.insert_user_function(name, state.cr.fndesc, [state.library])
         state.cr = state.cr._replace(cfunc=name)
@@ -62,7 +61,7 @@ class TypesOfParts(typed_passes.NopythonTypeInference):
 
 # What takes the place of numba's own passes.
 INSTEAD: dict[Any, Any] = {
-    typed_passes.NativeLowering: LoweringOfParts,
+    Lowering: LoweringOfParts,
     typed_passes.NopythonTypeInference: TypesOfParts,
 }
 
