@@ -25,9 +25,10 @@ class Arenas:
     """A arenas of a network with T types, at most S slots and W outputs a type, and C constants.
 
     An arena is a float32 buffer of rows of one shape. All (type, output) pairs and tables that can flow into
-    one slot share an arena, so that a slot reads one buffer. Zeros and parameters have a row in each arena
-    that needs them; tables, kept leaves and these rows come first: `head` (A,) rows before the first of a
-    node. Fields of vertices come behind them, as many rows as a mini-batch has of them.
+    one slot share an arena, so that a slot reads one buffer; so does what a reduction makes of its slot.
+    Zeros and parameters have a row in each arena that needs them; tables, kept leaves and these rows come
+    first: `head` (A,) rows before the first of a node. Fields of vertices come behind them, as many rows as a
+    mini-batch has of them.
 
     `shape[a]`, `row_floats` (A,): what a row holds. `output_arena` (T, W) and `slot_arena` (T, S): arena
     numbers, -1 where a type has fewer. `constant_row` (A, C): first row of constant c in arena a, -1 where it
@@ -196,6 +197,9 @@ def _groups(network: Network) -> tuple[dict[tuple[int, int], int], dict[tuple[in
             ]
             for flow in flows:
                 parent[find(flow)] = find((t, s, 0))
+            reduced = isinstance(net_type.reduction, str) or (net_type.reduction and s == VALUES)
+            if reduced and s < len(net_type.outputs):  # a list's only value stands for what it is reduced to
+                parent[find((t, s))] = find((t, s, 0))
             find((t, s, 0))
     number: dict[tuple[int, ...], int] = {}
     for key in parent:

@@ -268,7 +268,7 @@ def row_of(words: int, reference: int, t: int, o: int) -> int:
     state = longs_at(words, at.WORDS)
     if reference >= 0:
         return ints_at(state[at.ROW], at.ENDLESS)[reference] + at.ZERO  # type: ignore[no-any-return]
-    arena = int_table(state[at.SLOT_ARENA], state[at.TYPES], state[at.SLOTS])[t, o]  # output o reduces slot o
+    arena = int_table(state[at.OUTPUT_ARENA], state[at.TYPES], state[at.WIDTH])[t, o]
     begin = ints_in(state, at.CONSTANT_FIRST)
     c = range_of(-1 - reference, begin, ints_in(state, at.CONSTANT_END), at.ZERO)
     before = int_table(state[at.CONSTANT_NOW], state[at.ARENAS], state[at.CONSTANTS])[arena, c]
@@ -278,14 +278,8 @@ def row_of(words: int, reference: int, t: int, o: int) -> int:
 @fragment
 def _source(words: int, reference: int, t: int, o: int) -> int:
     """Where the value of a reference lies; 0 where `row_of` finds none."""
-    state = longs_at(words, at.WORDS)
-    types, width, row = state[at.TYPES], state[at.WIDTH], row_of(words, reference, t, o)
-    if reference < 0:
-        arena = int_table(state[at.SLOT_ARENA], types, state[at.SLOTS])[t, o]
-    else:
-        node, output = reference >> state[at.SHIFT], reference & (width - 1)
-        kind = ints_at(state[at.NODE_AT], state[at.NODES])[node]
-        arena = int_table(state[at.OUTPUT_ARENA], types, width)[kind, output]
+    state, row = longs_at(words, at.WORDS), row_of(words, reference, t, o)
+    arena = int_table(state[at.OUTPUT_ARENA], at.ENDLESS, state[at.WIDTH])[t, o]
     place = longs_in(state, at.ARENA)[arena] + row * longs_in(state, at.PITCH)[arena]
     return place if row >= 0 else 0
 

@@ -20,11 +20,9 @@ from abw.core.exec.cpu.executor import CpuExecutor
 from abw.core.exec.cpu.launch import Launcher
 from abw.core.exec.interface import Executor, Result, TooLargeError
 from abw.core.graph.bind import Binding as Bound
-from abw.core.graph.growing.model import GrowthModel
 from abw.core.ir.model import AS_IT_IS, Model
 from abw.core.jit.decorators import is_on_disk
 from abw.core.jit.pointers import Table
-from abw.core.plan.arenas import arenas_of
 from abw.core.plan.counts import Counts
 from abw.core.policy.schedule import Policy
 from abw.core.run.columns import answered, answered_column
@@ -64,10 +62,6 @@ def refusal(model: Model, networks: Networks, policy: Policy) -> str:
         (networks.fusion, "reductions are read in place (--fuse)"),
         (late, late),
         (
-            growth and _with_arenas_apart(growth),
-            "the model grows, and an output is a reduction that no type reads",
-        ),
-        (
             growth and any(form.fields for form in model.answers.values()),
             "the model grows, and outputs have fields of vertices",
         ),
@@ -81,16 +75,6 @@ def refusal(model: Model, networks: Networks, policy: Policy) -> str:
         if there:
             return what
     return ""
-
-
-def _with_arenas_apart(growth: GrowthModel) -> bool:
-    """Whether an output is a reduction's whose values lie in one arena, and what may stand for them (a list's
-    only value, a constant) in another: columns of rows name no arena.
-    """
-    arenas, types = arenas_of(growth.network), growth.network.types
-    given = {pair for _, producers in growth.network.outputs for pair in producers}
-    reduced = [(t, o) for t, o in given if types[t].cell is None]
-    return any(arenas.slot_arena[pair] != arenas.output_arena[pair] for pair in reduced)
 
 
 def texts_refusal(model: Model, networks: Networks) -> str:
