@@ -191,15 +191,15 @@ def _groups(network: Network) -> tuple[dict[tuple[int, int], int], dict[tuple[in
         for o in range(len(net_type.outputs)):
             find((t, o))
         for s, slot in enumerate(net_type.slots):
+            reduced = isinstance(net_type.reduction, str) or (net_type.reduction and s == VALUES)
             flows = [
                 *slot.producers,
                 *((-1, c) for c in slot.constants if network.constants[c].kind in ("table", "field", "kept")),
+                # a list's only value stands for what it is reduced to
+                *([(t, s)] if reduced and s < len(net_type.outputs) else ()),
             ]
             for flow in flows:
                 parent[find(flow)] = find((t, s, 0))
-            reduced = isinstance(net_type.reduction, str) or (net_type.reduction and s == VALUES)
-            if reduced and s < len(net_type.outputs):  # a list's only value stands for what it is reduced to
-                parent[find((t, s))] = find((t, s, 0))
             find((t, s, 0))
     number: dict[tuple[int, ...], int] = {}
     for key in parent:
