@@ -183,9 +183,10 @@ class Kinds:
             return ("constant", cls, repr(x) if cls is slice else x), x
         if issubclass(cls, torch.Tensor):
             return self._tensor(x, path, e, to)
-        to.known = False
         if cls is Derived:
+            to.test(f"{e} is %s", x)
             return ("derived", id(x)), to.trace and to.trace.again(x.source)
+        to.known = False
         if issubclass(cls, Comparison):
             key, symbol = self._taken(x.tensor(), path, e, to)
             if symbol is not None:
@@ -242,18 +243,11 @@ class Kinds:
         return key, Traced(to.trace, MEANINGS["cat"](vectors, 0).v, x.shape_)
 
     def _tensor(self, x: torch.Tensor, path: Any, e: str, to: Taken) -> tuple[Any, Any]:
-        names, base, shape, trace = self.cells.names, x._base, tuple(x.shape), to.trace
+        names, shape, trace = self.cells.names, tuple(x.shape), to.trace
         wide, at = sum(s != 1 for s in shape) > 1, _wide(shape)
         if isinstance(x, torch.nn.Parameter) or id(x) in names:
             to.test(f"{e} is %s", x)
             return ("param", id(x)), trace and trace.param(x)
-        if base is not None and id(base) in names:
-            to.test(f"{e}.__class__ is Tensor and {e}._base is %s and {e}.shape == {shape!r}", base)
-            to.test(f"{e}.storage_offset() == {x.storage_offset()} and {e}.stride() == {x.stride()!r}")
-            part = trace and trace.part(x)
-            if trace is not None and part is None:
-                raise CannotTrace("a part of a parameter that is no run of rows")
-            return ("part", id(base), x.storage_offset(), shape, x.stride()), part
         if x.requires_grad:
             raise CannotTrace(
                 "a tensor of the instance requires gradients: abw.torch gives those of parameters"

@@ -17,9 +17,9 @@ from abw.core.base.errors import AbwError
 from abw.core.program.recording.values import BITS, Value
 from abw.torch.recording.decisions import Comparison
 from abw.torch.recording.library import CellLibrary, TableRows, version_of
-from abw.torch.recording.standins import RECORDING, Concat, Derived, Stack, plain, whole_numbers
+from abw.torch.recording.standins import RECORDING, Concat, Derived, Stack, plain
 from abw.torch.tracing.symbols import CannotTrace, Indices, core, sized
-from abw.torch.tracing.trace import Traced
+from abw.torch.tracing.trace import Trace, Traced
 
 # Operations that take no cell, by their names: (cells, *arguments), or NotImplemented.
 DIRECT: dict[str, Callable[..., Any]] = {}
@@ -92,10 +92,12 @@ class Cells(CellLibrary):
         rest = list(sized(shape, k))
         return Stack(self, [self.zero(rest) for _ in range(shape[k])], tuple(shape), k)
 
-    def parameter(self, p: torch.Tensor) -> Any:
-        """A vector of the model's as a value."""
-        number = self._param_number[id(p), core(p.shape)]
-        constant = next(c for c in self._constants if c.kind == "param" and c.number == number)
+    def parameter(self, p: Any) -> Any:
+        """A parameter as code outside of regions has it: a vector of the user's modules is a value."""
+        number = self._param_number.get((id(p), core(p.shape))) if p.numel() else None
+        constant = next((c for c in self._constants if c.kind == "param" and c.number == number), None)
+        if constant is None:
+            return self._derived.setdefault(id(p), Derived(self, Trace(self.names).param(p), p))
         found = self.value_class(tuple(p.shape))()
         found.ref = ((-1 - constant.first) << BITS) + found.kind_
         return found
@@ -111,18 +113,6 @@ class Cells(CellLibrary):
             found = TableRows(self.value_class(shape), constant.first, weight.shape[0])
             found.apart, self._table_rows[key] = self.writes, found
         return self._table_rows[key]
-
-    def taken(self, matrix: torch.Tensor, key: Any) -> Any:
-        """`matrix[key]` of a parameter: rows by whole numbers are values. Errors: PyTorch's."""
-        first, *others = key if type(key) is tuple else (key,)
-        found, n = whole_numbers(first), len(matrix)
-        items = found if type(found) is list else [n if found is None else found]
-        if not (any(table is matrix for table in self.tables) and all(-n <= i < n for i in items)):
-            return matrix[plain(key)]
-        rows = [self.rows_of(matrix, matrix.shape[1:])[i % n] for i in items]
-        if type(found) is not list:
-            return rows[0][others[0]] if others else rows[0]
-        return matrix[plain(key)] if others else Stack(self, rows, (len(rows), matrix.shape[1]), 0)
 
     def given(self, tensor: torch.Tensor) -> Any:
         """Make a tensor of the instance a value. Errors: CannotTrace."""

@@ -114,6 +114,7 @@ class CellLibrary:
         self._reductions: dict[Any, int] = {}
         self._table_rows: dict[Any, TableRows] = {}
         self._given: dict[Any, Any] = {}
+        self._derived: dict[int, Any] = {}
         self._hot: dict[tuple[int, int], torch.Tensor] = {}
         self._inputs: dict[int, Constant] = {}
         self._brought: dict[Any, tuple[Any, Constant, list[Any], int]] = {}  # by the shapes of tensors
@@ -144,7 +145,7 @@ class CellLibrary:
                 if module.padding_idx is not None:
                     self.padding[id(module.weight)] = module.padding_idx
             matrices = [p for p in own if p.dim() == 2 and (theirs or not is_vector(p.shape))]
-            self.tables += [p for p in matrices if not any(table is p for table in self.tables)]
+            self.tables += [p for p in matrices if not self.is_table(p)]
             new = {id(p): p for p in vectors if (id(p), core(p.shape)) not in self._param_number}
             params += [self._new_param(p, core(p.shape)) for p in new.values()]
         tables = [
@@ -163,6 +164,10 @@ class CellLibrary:
     def name_of(self, tensor: torch.Tensor) -> str:
         """Return PyTorch's name of a parameter, buffer or table."""
         return str(self.names.get(id(tensor), "constant"))
+
+    def is_table(self, tensor: Any) -> bool:
+        """Whether rows of a parameter can be values."""
+        return any(table is tensor for table in self.tables)
 
     @property
     def library(self) -> Library:

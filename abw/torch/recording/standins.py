@@ -201,11 +201,15 @@ class Concat(StandIn):
 class Derived(StandIn):
     """What is computed from parameters alone: each cell that reads it computes it."""
 
-    __slots__ = ("cells", "shape_", "source")
+    __slots__ = ("cells", "shape_", "source", "tensor")
 
-    def __init__(self, cells: Any, source: Any) -> None:
-        """`source`: what it is in the trace where it was met."""
-        self.cells, self.source, self.shape_ = cells, source, source.shape_
+    def __init__(self, cells: Any, source: Any, tensor: torch.Tensor | None = None) -> None:
+        """`source`: what it is in a trace; `tensor`: the parameter that it is itself."""
+        self.cells, self.source, self.shape_, self.tensor = cells, source, source.shape_, tensor
+
+    @property
+    def data(self) -> Any:
+        return self.cells.op("detach", self)
 
     def value(self) -> Any:
         """As one value of this instance."""
@@ -213,7 +217,21 @@ class Derived(StandIn):
 
     def real(self) -> torch.Tensor:
         """The numbers: waits for them."""
-        return real(self.value())
+        return real(self.value()) if self.tensor is None else self.tensor.detach()
+
+    def __getitem__(self, key: Any) -> Any:
+        """Rows of a matrix of the model's by whole numbers are values."""
+        first, *others = key if type(key) is tuple else (key,)
+        found, n = whole_numbers(first), len(self)
+        items = found if type(found) is list else [n if found is None else found]
+        if not (self.cells.is_table(self.tensor) and all(-n <= i < n for i in items)):
+            return super().__getitem__(key)
+        table = self.cells.rows_of(self.tensor, self.shape_[1:])
+        rows = [table[i % n] for i in items]
+        if type(found) is not list:
+            return rows[0][others[0]] if others else rows[0]
+        made = Stack(self.cells, rows, (len(rows), *self.shape_[1:]), 0)
+        return made[(slice(None), *others)] if others else made
 
 
 class Ints(TensorLike):

@@ -70,8 +70,6 @@ class Marks:
 
 # What calls with keywords call of a module's stand-in, which takes its arguments in order.
 CALLED = "called_"
-# What takes rows of parameters.
-TAKEN = "taken_"
 CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict)
 MUTATORS = {
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft",

@@ -21,7 +21,6 @@ from abw.torch.rewriting.forms import (
     CALLED,
     FUNCTIONS,
     METHODS,
-    TAKEN,
     WEAK,
     Forms,
     Marks,
@@ -61,26 +60,8 @@ class Outliner(Forms):
         self._nested = {n.id for f in inner for n in ast.walk(f) if isinstance(n, ast.Name)}
         scopes = (n for n in ast.walk(self.tree) if isinstance(n, ast.Nonlocal | ast.Global))
         self.marks.structural.update(name for n in scopes for name in n.names)
-        self._take_rows()
         self.tree.body = self._block(self.tree.body)
         self._resolve()
-
-    def _take_rows(self) -> None:
-        """`self.embed.weight[i]`, where i is the instance's, as a call: it is to be a value."""
-        outliner = self
-
-        class Take(ast.NodeTransformer):
-            def visit_Subscript(self, node: ast.Subscript) -> Any:
-                self.generic_visit(node)
-                of, key = node.value, node.slice
-                loose = any(isinstance(n, ast.Slice | ast.Starred) for n in ast.walk(key))
-                if loose or outliner._constant_index(key) or not isinstance(node.ctx, ast.Load):
-                    return node
-                if not isinstance(outliner.static(of), torch.nn.Parameter):
-                    return node
-                return at_line(ast.Call(load(TAKEN), [of, key], []), node)
-
-        self.tree = Take().visit(self.tree)
 
     # out of expressions -------------------------------------------------------------------------------------
     def _temp(self, value: Any, out: list[Any], like: Any) -> Any:

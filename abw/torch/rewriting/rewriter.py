@@ -12,7 +12,7 @@ import torch
 from abw.core.base.errors import AbwError
 from abw.torch.recording.cells import Cells
 from abw.torch.recording.regions import Region
-from abw.torch.rewriting.forms import TAKEN, Marks, Piece
+from abw.torch.rewriting.forms import Marks, Piece
 from abw.torch.rewriting.outline import Outliner
 from abw.torch.rewriting.shadows import (
     Recurrent,
@@ -158,7 +158,7 @@ class Rewriter:
     def _scope(self, function: Any) -> dict[str, Any]:
         """A function's globals, with what stands for PyTorch's and for the user's own functions."""
         scope = dict(function.__globals__)
-        scope["isinstance"], scope[TAKEN] = is_instance, self.cells.taken
+        scope["isinstance"] = is_instance
         names = _names(function.__code__)
         for name, thing in function.__globals__.items():
             if thing is torch:

@@ -13,7 +13,6 @@ import torch
 from abw.core.program.recording.values import Value
 from abw.core.spec.cells.builder import Number
 from abw.torch.recording.cells import Cells
-from abw.torch.recording.library import is_vector
 from abw.torch.recording.regions import Region
 from abw.torch.recording.standins import RECORDING, Concat, Ints, Stack, StandIn, as_ints, plain
 from abw.torch.rewriting.forms import CALLED, CONTAINERS, changed_attributes, keeps_state
@@ -68,8 +67,7 @@ class Shadow:
         return self.rewriter.shadow(child)
 
     def _parameter(self, p: Any) -> Any:
-        vector = isinstance(p, torch.nn.Parameter) and is_vector(p.shape)
-        return self.rewriter.cells.parameter(p) if vector else p
+        return self.rewriter.cells.parameter(p) if isinstance(p, torch.nn.Parameter) else p
 
     def make(self) -> Any:
         """One for an instance."""
@@ -94,7 +92,10 @@ class StandInModule:
     """What stands for a module of PyTorch's: all but its calls is the module's own."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["module"], name)
+        found = getattr(self.__dict__["module"], name)
+        if isinstance(found, torch.nn.Parameter):
+            found = self.__dict__[name] = self.__dict__["cells"].parameter(found)
+        return found
 
 
 def module_stand_in(cells: Cells, module: torch.nn.Module, name: str) -> Any:
@@ -120,7 +121,7 @@ def module_stand_in(cells: Cells, module: torch.nn.Module, name: str) -> Any:
     region = Region(cells, module, name, install=install, otherwise=by_torch)
     install(region.slow)
     made: Any = cls()
-    made.__dict__.update({"module": module, CALLED: called})
+    made.__dict__.update({"module": module, "cells": cells, CALLED: called})
     return made
 
 

@@ -97,24 +97,6 @@ class Trace:
         sizes = tuple(Size(n, str(n)) for n in found)
         return Traced(self, Built(self._params[key], sizes), tuple(tensor.shape) if shape is None else shape)
 
-    def part(self, tensor: torch.Tensor) -> Traced | None:
-        """What a parameter's part is, as `self.V[0]` or `self.V.t()`: rows of that parameter, or all of it
-        with its dimensions in another order; None for any other tensor.
-        """
-        base, order = tensor._base, sorted(range(tensor.dim()), key=lambda d: -tensor.stride(d))
-        if base is None or id(base) not in self.known or not tensor.numel() or not base.is_contiguous():
-            return None
-        plain = tensor.permute(order)
-        width = plain.shape[-1] if plain.dim() else 1
-        first = tensor.storage_offset() - base.storage_offset()
-        if not plain.is_contiguous() or first % width or base.numel() % width:
-            return None
-        whole = self.param(base, (base.numel() // width, width))
-        rows = MEANINGS["narrow"](whole, 0, first // width, tensor.numel() // width)
-        found = MEANINGS["view"](rows, tuple(plain.shape))
-        turned: Traced = MEANINGS["permute"](found, [order.index(d) for d in range(tensor.dim())])
-        return turned
-
     def free(self) -> set[int]:
         """What is computed from parameters and constants alone."""
         found = {n for n, leaf in enumerate(self.leaves) if leaf.kind == "param"}
@@ -402,9 +384,6 @@ def traced(trace: Trace, x: Any) -> Traced:
     if isinstance(x, torch.Tensor):
         if isinstance(x, torch.nn.Parameter) or id(x) in trace.known:
             return trace.param(x)
-        part = trace.part(x)
-        if part is not None:
-            return part
         if x.requires_grad:
             raise CannotTrace("a tensor that requires gradients is no parameter of the model")
         if x.dtype.is_floating_point and x.dtype != torch.float32 and x.dim():
