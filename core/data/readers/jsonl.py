@@ -22,8 +22,8 @@ from abw.core.data.feed import ALL, MOST_PROBLEMS, Feed, Source, open_feed
 from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import single
 from abw.core.data.readers.jsoncheck import plainly
-from abw.core.data.readers.jsonscan import MOST_NAMES, TEXT, VECTOR, WHOLE, Columns, scan, texts
-from abw.core.data.readers.jsontokens import LARGEST
+from abw.core.data.readers.jsonscan import MOST_NAMES, TEXT, VECTOR, WHOLE, Columns, scan
+from abw.core.data.readers.jsontokens import LARGEST, texts
 from abw.core.data.sidecar import Sidecar, open_sidecar
 from abw.core.data.vertices import permuted
 from abw.core.ir.formats import COMMON, TAKEN, own_fields, own_links, with_common

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from abw.core.data.feed import Bytes, Source
 from abw.core.data.instances import Ints, Longs
-from abw.core.data.intern import EIGHT, intern
+from abw.core.data.intern import EIGHT
 from abw.core.data.readers.jsontokens import (
     BAIL,
     CLOSE,
@@ -38,6 +37,7 @@ from abw.core.data.readers.jsontokens import (
     read_number,
     read_whole,
     same,
+    string,
     string_end,
 )
 from abw.core.jit.decorators import njit, within
@@ -140,7 +140,7 @@ def scan(source: Source, skip: int, stop: int, most: int = MOST_NAMES) -> tuple[
             return None
     try:
         kinds, fields, links = (
-            tuple(_string(data[a - 1 : b + 1].decode()) for a, b in table[:n].tolist())
+            tuple(string(data[a - 1 : b + 1].decode()) for a, b in table[:n].tolist())
             for table, n in zip(room.known, known, strict=True)
         )
         named = room.names[:, :lines]
@@ -168,33 +168,12 @@ def scan(source: Source, skip: int, stop: int, most: int = MOST_NAMES) -> tuple[
     return columns, seen, end
 
 
-def texts(data: bytes, begin: Ints, end: Ints) -> tuple[Ints, list[str]]:
-    """The number of each string among the distinct ones, and these. Errors: ValueError for no UTF-16."""
-    # an empty string is no piece of a text to `intern`: its quotes are read with it
-    number, pieces = intern(data, begin - np.int32(1), end + np.int32(1))
-    quoted = list(pieces)
-    found = [_string(word) for word in quoted]
-    numbers = dict(zip(dict.fromkeys(found), range(len(found)), strict=False))
-    if len(numbers) < len(found):  # one string, written in several ways
-        number = np.array([numbers[word] for word in found], np.int32)[number]
-    return number, list(numbers)
-
-
-def _string(quoted: str) -> str:
-    """Errors: ValueError for no UTF-16."""
-    if "\\" not in quoted:
-        return quoted[1:-1]
-    word: str = json.loads(quoted)
-    word.encode()
-    return word
-
-
 def id_of(data: bytes, form: int, begin: int, end: int) -> str | int:
     """The id of an instance, as `Room.names` has it. Errors: ValueError."""
     if form == 0:
         return ""
     if form == 1 + TEXT:
-        return _string(data[begin - 1 : end + 1].decode())
+        return string(data[begin - 1 : end + 1].decode())
     name = int(data[begin:end])
     if not LEAST_ID <= name <= LARGEST_ID:
         raise ValueError(name)

@@ -1,18 +1,20 @@
 """What JSON is made of, found in bytes by compiled code: strings, escapes, numbers.
 
 Each function takes an offset and returns the one behind what it found, or BAIL where it is something else.
-Long ones look at eight bytes at once.
+Long ones look at eight bytes at once. Strings that were found are decoded by `texts`.
 """
 
 from __future__ import annotations
 
+import json
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.data.feed import Bytes
-from abw.core.data.intern import EIGHT, Eights, eights_of
+from abw.core.data.instances import Ints
+from abw.core.data.intern import EIGHT, Eights, eights_of, intern
 from abw.core.jit.decorators import fragment, within
 
 Doubles = NDArray[np.float64]
@@ -58,6 +60,27 @@ class Json(NamedTuple):
 def json_of(data: bytes) -> Json:
     """A text to read; behind a short one there are zeros."""
     return Json(np.frombuffer(data, np.uint8), eights_of(data), POWERS)
+
+
+def texts(data: bytes, begin: Ints, end: Ints) -> tuple[Ints, list[str]]:
+    """The number of each string among the distinct ones, and these. Errors: ValueError for no UTF-16."""
+    # an empty string is no piece of a text to `intern`: its quotes are read with it
+    number, pieces = intern(data, begin - np.int32(1), end + np.int32(1))
+    quoted = list(pieces)
+    found = [string(word) for word in quoted]
+    numbers = dict(zip(dict.fromkeys(found), range(len(found)), strict=False))
+    if len(numbers) < len(found):  # one string, written in several ways
+        number = np.array([numbers[word] for word in found], np.int32)[number]
+    return number, list(numbers)
+
+
+def string(quoted: str) -> str:
+    """A string as it is written, with its quotes. Errors: ValueError for no UTF-16."""
+    if "\\" not in quoted:
+        return quoted[1:-1]
+    word: str = json.loads(quoted)
+    word.encode()
+    return word
 
 
 @within

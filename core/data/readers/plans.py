@@ -18,8 +18,7 @@ from abw.core.data.feed import ALL, Bytes, Fault, Feed, Source
 from abw.core.data.instances import Instances, Ints, Link, Values
 from abw.core.data.links import Lazy, inverse, single
 from abw.core.data.readers import planscan as scan
-from abw.core.data.readers.jsonscan import texts
-from abw.core.data.readers.jsontokens import TOO_LARGE, json_of
+from abw.core.data.readers.jsontokens import TOO_LARGE, json_of, texts
 from abw.core.ir import formats
 
 _FAULTS = {
