@@ -50,17 +50,14 @@ class Recorded:
 
         Raises ValueError for those of other runs, and for what an instance brought along: no gradient has it.
         """
-        width = self.graph.network.width
+        network, width = self.graph.network, self.graph.network.width
         found = np.array(handles, np.int64) >> BITS
         own = found - self.base * width
         computed = found >= 0
         if ((own < 0) | (own >= len(self.local) * width))[computed].any():
             raise ValueError("a value of another run has no gradient in this one")
-        for number in self.graph.network.given:
-            constant = self.graph.network.constants[number]
-            place = -1 - found - constant.first
-            if ((place >= 0) & (place < constant.rows)).any():
-                raise ValueError("numbers of an instance have no gradient")
+        if not {network.constant_of(row)[0] for row in found[~computed].tolist()}.isdisjoint(network.given):
+            raise ValueError("numbers of an instance have no gradient")
         node, output = np.divmod(own[computed], width)
         found[computed] = self.local[node].astype(np.int64) * width + output
         return found.astype(np.int32)
