@@ -19,8 +19,10 @@ LANES = 16
 
 
 def rows(random: np.random.Generator, count: int, floats: int) -> np.ndarray:
-    """Rows with room for a vector behind each."""
-    return random.standard_normal((count, floats + LANES), np.float32)
+    """Rows with room for a vector behind each, where anything may be."""
+    made = random.standard_normal((count, floats + LANES), np.float32)
+    made[:, floats:] = random.choice(np.array([np.nan, 1e-40], np.float32), (count, LANES))
+    return made
 
 
 def job(dw: np.ndarray, z: np.ndarray, z_rows: np.ndarray, x: np.ndarray, x_rows: np.ndarray) -> list[int]:
