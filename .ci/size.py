@@ -26,13 +26,13 @@ BUDGETS = {
     "core/cell": (895, 6_150),
     "core/data": (6_645, 52_750),  # JSON eight bytes at once
     "core/exec": (14_610, 117_650),  # queries of one list are one record; weight gradients skip padding
-    "core/grad": (2_210, 19_150),
+    "core/grad": (2_195, 19_150),  # sums over the edges that read a value
     "core/graph": (7_090, 60_050),
     "core/ir": (2_515, 15_900),
     "core/jit": (1_000, 6_080),  # loops are optimised once, in a tenth less of the time that compiling takes
     "core/plan": (1_310, 10_610),
     "core/policy": (5_160, 38_750),  # what rules begin with is compiled once
-    "core/program": (5_300, 34_450),
+    "core/program": (5_425, 34_800),  # attention of several queries in machine code
     "core/run": (9_350, 78_600),  # one pass: equal nodes, growing models to the end, runs and their observers
     "core/scale": (1_010, 6_950),
     "core/script": (985, 7_050),

@@ -5,20 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.grad.program import (
-    COUNT,
-    EDGE,
-    EDGES,
-    GRADIENT,
-    HOLDER,
-    NODE,
-    NONE,
-    ONCE,
-    OPERAND,
-    OUTPUT,
-    OWN,
-    VALUE,
-)
+from abw.core.grad import program as by
 from abw.core.ir.network import LISTED
 from abw.core.jit.decorators import inner, njit
 
@@ -127,16 +114,16 @@ def flow(
     for t in range(len(slots_of)):
         for s in range(slots_of[t]):
             who = gives[t, s, 0]
-            if who == NONE:
+            if who == by.NONE:
                 continue
             base, edge = (np.int64(first[gives[t, s, 1]]) << wide) + gives[t, s, 2], np.int64(0)
-            if who == ONCE or (who == NODE and not reduces[t]):
+            if who == by.ONCE or (who == by.NODE and not reduces[t]):
                 for v in range(type_ptr[t], type_ptr[t + 1]):
                     value = base + ((v - type_ptr[t]) << wide)
                     k = operand_ptr[v] + s * (_links(operand_ptr, v, slots_of[t]) if reduces[t] else 1)
                     constants = _into(operand[k], value, found, constants, writing)
                 continue
-            if who == VALUE:
+            if who == by.VALUE:
                 g = groups[1][gives[t, s, 1] - len(slots_of)]
                 for value in range(groups[2].shape[1]):
                     if groups[2][g, value] >= 0:
@@ -149,11 +136,11 @@ def flow(
                     links = _links(operand_ptr, v, slots_of[t])
                     begin = operand_ptr[v] + s * links
                 for e in range(begin, begin + links):
-                    if who == NODE:
+                    if who == by.NODE:
                         value = base + ((v - type_ptr[t]) << wide)
-                    elif who == VALUE and operand[e] >= 0:
+                    elif who == by.VALUE and operand[e] >= 0:
                         continue
-                    elif who in (EDGE, VALUE):
+                    elif who in (by.EDGE, by.VALUE):
                         value = base + (edge << wide)
                     else:
                         value = np.int64(LISTED) - ((v << shift) + s)
@@ -288,20 +275,20 @@ def parts(
             base = reads[r, 3]
             if reads[r, 2] >= 0:
                 base += np.int64(first[reads[r, 2]]) << wide
-            if kind == GRADIENT or (not edge[p] and kind in (OPERAND, OUTPUT)):
+            if kind == by.GRADIENT or (not edge[p] and kind in (by.OPERAND, by.OUTPUT)):
                 many = range(begin, type_ptr[t + 1])
                 _of_nodes(kind, a, base, each, graph, many, shifts, lists, place, count, operand)
                 continue
             row = 0
             for v in range(begin, type_ptr[t + 1]):
                 links = _links(given_ptr, v, slots_of[t])
-                if kind == COUNT:
+                if kind == by.COUNT:
                     operand[place] = base - links
                     place += count
-                elif kind == HOLDER and not edge[p]:
+                elif kind == by.HOLDER and not edge[p]:
                     operand[place] = base + ((v - begin) << wide)
                     place += count
-                elif kind == EDGES:
+                elif kind == by.EDGES:
                     operand[place] = LISTED - fresh
                     place += count
                     for _ in range(links):
@@ -312,11 +299,11 @@ def parts(
                     ptr[fresh] = filled
                 else:
                     for j in range(links):
-                        if kind == OPERAND:
+                        if kind == by.OPERAND:
                             reference = _wide(given[given_ptr[v] + a * links + j], shift, wide)
-                        elif kind == OUTPUT:
+                        elif kind == by.OUTPUT:
                             reference = (v << wide) + a
-                        elif kind == OWN:
+                        elif kind == by.OWN:
                             reference = base + (row << wide)
                         else:
                             reference = base + ((v - begin) << wide)
@@ -378,7 +365,7 @@ def _sums(
                 count[g, reference] -= 1
             origin[0, node], origin[1, node], origin[2, node] = kind, origin[1, who], origin[2, who]
             for r in range(several):
-                if reads[r, 0] == OPERAND:
+                if reads[r, 0] == by.OPERAND:
                     value = _wide(given[given_ptr[v] + reads[r, 1] * links + j], shift, wide)
                 else:
                     value = (np.int64(first[reads[r, 2]] + v - begin) << wide) + reads[r, 3]
@@ -407,10 +394,10 @@ def _of_nodes(
     shift, wide = shifts
     ptr, members = lists
     for v in nodes:
-        if kind == OPERAND:
+        if kind == by.OPERAND:
             k = given_ptr[v] + a * (_links(given_ptr, v, slots) if slots else 1)
             reference = _wide(given[k], shift, wide)
-        elif kind == OUTPUT:
+        elif kind == by.OUTPUT:
             reference = (v << wide) + a
         else:
             value = (v << shift) + a

@@ -22,6 +22,7 @@ class Reductions:
         self._net = net
         self._numbers: dict[tuple[Reduction | Attention, tuple[Shape, ...]], int] = {}
         self._calls: dict[tuple[Reduction, type], Call] = {}
+        self._attends: dict[tuple[object, ...], Call] = {}
         self._softmax: dict[Shape, Any] = {}
 
     def reduce(self, reduction: Reduction, values: Iterable[Any]) -> Value:
@@ -37,6 +38,17 @@ class Reductions:
         self, query: object, keys: Iterable[Any], values: Iterable[Any], heads: int, scaled: bool
     ) -> Any:  # noqa: ANN401
         """See `Net.attend`."""
+        lists: tuple[Any, ...] = query, keys, values
+        if all(type(each) in (list, tuple) and each for each in lists):
+            known = self._attends.get((heads, scaled, *(type(each[0]) for each in lists)))
+            if known is not None:
+                return known(values, keys, query)
+        return self._attend(query, keys, values, heads, scaled)
+
+    def _attend(
+        self, query: object, keys: Iterable[Any], values: Iterable[Any], heads: int, scaled: bool
+    ) -> Any:  # noqa: ANN401
+        """Attend with what may be no values of one class yet, or a single query or value."""
         several = isinstance(query, list | tuple) and any(isinstance(each, Value) for each in query)
         queries: Any = query if several else [[1.0] if query is None else query]
         found = self._alike("attend's values", [*values])
@@ -60,6 +72,16 @@ class Reductions:
             first, made = recorder.attend(number, *given), [self._net._values[shapes[0]]() for _ in asked]
             for place, value in enumerate(made):
                 value.ref = first + place * recorder.step + kind
+            classes = [self._net._values[shape] for shape in shapes]
+            known = heads, scaled, *classes[::-1]
+            if several and known not in self._attends:
+                named = tuple(zip(("values", "keys", "queries"), classes, strict=True))
+                of = Callee("attend", number, named, (classes[0],), (kind,))
+
+                def slow(values: Any, keys: Any, queries: Any) -> Any:  # noqa: ANN401
+                    return self._attend(queries, keys, values, heads, scaled)
+
+                self._attends[known] = recorder.callable_attention(of, slow)
         return made if several else made[0]
 
     def softmax(self, values: Iterable[Any]) -> list[Value]:

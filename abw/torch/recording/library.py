@@ -228,9 +228,9 @@ class CellLibrary:
         call = self.session.recorder.callable_reduction(made, others)
         return call
 
-    def attention(self, heads: int, cls: Any, key_class: Any) -> Callable[..., list[Any]]:
-        """The function that records attention over lists of values and keys, by each of several queries."""
-        sizes = (cls._size,), (key_class._size,), (key_class._size,)
+    def attention(self, heads: int, cls: Any, *others: Any) -> Callable[..., list[Any]]:
+        """The function that records attention over lists of values, keys and queries of these classes."""
+        sizes = (cls._size,), *((other._size,) for other in others)
         kind = Attention(heads, scaled=False)
         if (kind, sizes) not in self._reductions:
             self._reductions[kind, sizes] = len(self.library.types)
@@ -251,7 +251,9 @@ class CellLibrary:
                 ref += step
             return made
 
-        return attend
+        named = tuple(zip(("values", "keys", "queries"), (cls, *others), strict=True))
+        made_of = Callee("attend", number, named, (cls,), (cls.kind_,))
+        return recorder.callable_attention(made_of, attend)
 
     def callee(
         self, number: int, inputs: Sequence[Any], outputs: Sequence[Any], refuse: Callable[..., Any]

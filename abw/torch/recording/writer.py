@@ -223,7 +223,7 @@ class _Writer:
         if len(step.sources) == 1:
             made = self.cells.reduction(step.how, cls)
         else:
-            made = self.cells.attention(int(step.how.split()[1]), cls, self.classes[step.sources[1]])
+            made = self.cells.attention(int(step.how.split()[1]), *(self.classes[s] for s in step.sources))
         given = [self.name[source] for source in step.sources]
         if len(given) > 1 and not step.row:
             given[-1] = f"[{given[-1]}]"

@@ -115,19 +115,10 @@ take:
   %following = add i64 %i, 1
   goto look
 pull:
-  %j = phi i64 [ 0, %loop ], [ %j1, %keep ]
   %held = ptr %args[0]
-  %value1 = call ptr @item(ptr %held, i64 %j)
-  %type1 = ptr %value1[1]
   %of1 = ptr %classes[0]
-  %right1 = icmp eq ptr %type1, %of1
-  if %right1 keep slow
-keep:
-  %handle1 = i64 %value1[2]
-  %handles[%j] = i64 %handle1
-  %j1 = add i64 %j, 1
-  %more1 = icmp slt i64 %j1, %reads
-  if %more1 pull write
+  %right1 = call i1 @take(ptr %held, i64 %reads, ptr %of1, ptr %handles)
+  if %right1 write slow
 write:
   %number = i64 %cell[1]
   read owner next step
@@ -184,6 +175,112 @@ slow:
   %other = ptr %cell[4]
   api objectVectorcall
   %found = call ptr %objectVectorcall(ptr %other, ptr %args, i64 %count, ptr %names)
+  ret ptr %found
+}
+
+; Write the handles of a list or tuple of values; whether all are of a class.
+
+define internal i1 @take(ptr %things, i64 %count, ptr %class, ptr %to) {
+entry:
+  goto next
+next:
+  %i = phi i64 [ 0, %entry ], [ %i1, %keep ]
+  %value = call ptr @item(ptr %things, i64 %i)
+  %type = ptr %value[1]
+  %right = icmp eq ptr %type, %class
+  if %right keep end
+keep:
+  %handle = i64 %value[2]
+  %to[%i] = i64 %handle
+  %i1 = add i64 %i, 1
+  %more = icmp slt i64 %i1, %count
+  if %more next end
+end:
+  ret i1 %right
+}
+
+; Attention: the state, its type's number, the classes of values, keys and queries, the class and kind of
+; results, the function for all other calls. It is called with three lists or tuples and gives a list.
+
+define ptr @attend(ptr %self, ptr %args, i64 %count) {
+entry:
+  %cell = ptr %self[2]
+  %state = ptr %cell[0]
+  %number = i64 %cell[1]
+  %classes = getelementptr i64, ptr %cell, i64 2
+  %words = ptr %state[0]
+  read at limit owner next step
+  %three = icmp eq i64 %count, 3
+  if %three sizes slow
+sizes:
+  %values = ptr %args[0]
+  %keys = ptr %args[1]
+  %queries = ptr %args[2]
+  %n = call i64 @length(ptr %values)
+  %n1 = call i64 @length(ptr %keys)
+  %m = call i64 @length(ptr %queries)
+  %several = icmp sgt i64 %n, 1
+  %alike = icmp eq i64 %n, %n1
+  %some = icmp sgt i64 %m, 0
+  %begin = add i64 %at, 2
+  %twice = shl i64 %n, 1
+  %reads = add i64 %twice, %m
+  %end = add i64 %begin, %reads
+  %fits = icmp sle i64 %end, %limit
+  %fine = all %several %alike %some %fits
+  if %fine lists slow
+lists:
+  %of0 = ptr %classes[0]
+  %of1 = ptr %classes[1]
+  %of2 = ptr %classes[2]
+  %to0 = getelementptr i64, ptr %words, i64 %begin
+  %to1 = getelementptr i64, ptr %to0, i64 %n
+  %to2 = getelementptr i64, ptr %to1, i64 %n
+  %right0 = call i1 @take(ptr %values, i64 %n, ptr %of0, ptr %to0)
+  %right1 = call i1 @take(ptr %keys, i64 %n, ptr %of1, ptr %to1)
+  %right2 = call i1 @take(ptr %queries, i64 %m, ptr %of2, ptr %to2)
+  %right = all %right0 %right1 %right2
+  if %right write slow
+write:
+  %first = or i64 %number, %owner
+  %words[%at] = i64 %first
+  %others = sub i64 %m, 1
+  %high = shl i64 %others, 32
+  %head = or i64 %high, %n
+  %behind = add i64 %at, 1
+  %words[%behind] = i64 %head
+  write at %end
+  %length = mul i64 %m, %step
+  %next1 = add i64 %next, %length
+  write next %next1
+  api listNew listSetItem DecRef
+  %list = call ptr %listNew(i64 %m)
+  %none = icmp eq ptr %list, null
+  if %none done each
+each:
+  %i = phi i64 [ 0, %write ], [ %i1, %put ]
+  %class = ptr %classes[3]
+  %kind = i64 %classes[4]
+  %offset = mul i64 %i, %step
+  %base = add i64 %next, %offset
+  %handle = add i64 %base, %kind
+  %value = call ptr @make(ptr %class, i64 %handle)
+  %lacks = icmp eq ptr %value, null
+  if %lacks lacking put
+put:
+  %set = call i32 %listSetItem(ptr %list, i64 %i, ptr %value)
+  %i1 = add i64 %i, 1
+  %more = icmp slt i64 %i1, %m
+  if %more each done
+lacking:
+  call void %DecRef(ptr %list)
+  ret ptr null
+done:
+  ret ptr %list
+slow:
+  %other = ptr %cell[7]
+  api objectVectorcall
+  %found = call ptr %objectVectorcall(ptr %other, ptr %args, i64 %count, ptr null)
   ret ptr %found
 }
 """

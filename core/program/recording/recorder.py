@@ -326,6 +326,16 @@ class Recorder:
 
         return self._recording(callee, -1, [name], slow)
 
+    def callable_attention(self, callee: Callee, slow: Call) -> Call:
+        """The function that records attention over lists of values and keys, by each of a list of queries.
+
+        It gives a list. Other calls, and of a list of one value, are left to `slow`.
+        """
+        words: list[int | Table] = [self.head, callee.number, *(id(kind) for _, kind in callee.inputs)]
+        words += [id(callee.outputs[0]), callee.added[0], id(slow)]
+        said = "attend(values, keys, queries)"
+        return machine_function("attend", "attend", FAST, said, words, (self, callee, slow))
+
     def _made(self, callee: Callee, words: Sequence[int]) -> Any:  # noqa: ANN401
         """Write a node; returns its values."""
         first = self.node(callee.number, *words)

@@ -167,6 +167,32 @@ def test_a_long_list_attends_to_itself(tmp_path: Path) -> None:
         np.testing.assert_allclose(some, wide, atol=1e-4)
 
 
+def test_attention_takes_lists_tuples_and_numbers(tmp_path: Path) -> None:
+    net = small(tmp_path)
+
+    def each(count: int) -> Any:
+        some = [net.step(net.words[i % 20], net.start) for i in range(count)]
+        numbers = [0.5, -1, 2, 0.25, 0, 1]
+        return [
+            net.attend(some[:2], some, some),
+            net.attend(tuple(some[:2]), some, tuple(some)),
+            net.attend(some[:2], iter(some), some),
+            net.attend([some[0], numbers], some, [*some[:-1], numbers]),
+            [net.attend(one, some, [*some[:-1], numbers]) for one in (some[0], numbers)],
+        ]
+
+    for found in net.run(each, [2, 5, 1500]):  # the last ones are more words than there was room for
+        same = [[value.tobytes() for value in some] for some in found]
+        assert same[0] == same[1] == same[2] != same[3] == same[4]
+    with pytest.raises(AbwError, match="values of several shapes"):
+        net.run(
+            lambda _: net.attend(
+                [net.start] * 2, [net.start, net.score(net.start, net.start)], [net.start] * 2
+            ),
+            [0],
+        )
+
+
 def many(net: Net, words: list[int]) -> Any:
     leaves = [net.step(net.words[word], net.start) for word in words]
     return net.step(net.sum(leaves), net.max(tuple(leaves))), net.mean(leaf for leaf in leaves)

@@ -47,7 +47,7 @@ class AttentionKernel:
         self, f: Function, attention: Attention, shapes: tuple[Shape, ...], summed: int = VALUES
     ) -> None:
         self.f, self.heads, self.added = f, attention.heads, attention.added
-        self.log_sums = attention.log_sums
+        self.log_sums, self.summed = attention.log_sums, summed
         self.lanes, self.vector = f.target.lanes, f.target.vector
         self.pitch = [4 * row_floats(shape, self.lanes) for shape in shapes]
         self.part, self.share = (columns(shapes[s]) // self.heads for s in (KEYS, summed))
@@ -67,34 +67,36 @@ class AttentionKernel:
         """Room on the stack for each of the heads that are computed together."""
         return [self.f.let(f"alloca [{count} x {kind}], align 64") for _ in range(self.together)]
 
-    def begin(self) -> None:
-        """Find what lies where."""
+    def lanes_of(self, each: Callable[[str, str, str, str], None]) -> None:
+        """All lanes of one batch: `each(lane, begin, count, out)` of its list and its row of the result."""
         f, slots = self.f, len(self.pitch)
         self.weights = self.buffers(BLOCK_ROWS, "float")
         self.sums = self.buffers(len(self.vectors) * self.lanes, "double")
         self.base, self.index = (
             [f.pointer_item("%frame", SLOT_WORDS * s + word) for s in range(slots)] for word in (0, 1)
         )
-
-    def emit(self) -> None:
-        """All lanes of one batch."""
-        f, slots = self.f, len(self.pitch)
-        self.begin()
         lists = f.pointer_item("%frame", SLOT_WORDS * VALUES + 4)
         outputs = f.pointer_item("%frame", SLOT_WORDS * slots)
-        groups = self.heads // self.together
 
         def lane(i: str) -> None:
             begin, end = f.int_item(lists, i), f.int_item(lists, f.i64("add", i, 1))
+            out = f.at(outputs, f.i64("mul", i, self.pitch[self.summed]))
+            each(i, begin, f.i64("sub", end, begin), out)
+
+        f.repeat("%last", lane, first="%first")
+
+    def emit(self) -> None:
+        """Write it."""
+        f = self.f
+
+        def lane(i: str, begin: str, count: str, out: str) -> None:
             query = self.row(QUERY, begin)
-            out = f.at(outputs, f.i64("mul", i, self.pitch[VALUES]))
             if self.log_sums:
-                logs = f.pointer_item("%frame", SLOT_WORDS * slots + 1)
+                logs = f.pointer_item("%frame", SLOT_WORDS * len(self.pitch) + 1)
                 self.logs = f.at(logs, f.i64("mul", i, 4 * row_floats((self.heads,), self.lanes)))
-            count = f.i64("sub", end, begin)
 
             def each(heads: Callable[[str, str, str, str, str], None]) -> None:
-                f.repeat(groups, lambda g: heads(g, begin, count, query, out))
+                f.repeat(self.heads // self.together, lambda g: heads(g, begin, count, query, out))
 
             def longer() -> None:
                 one = f.let(f"icmp sle i64 {count}, {BLOCK_ROWS}")
@@ -102,7 +104,7 @@ class AttentionKernel:
 
             f.when(f.let(f"icmp sle i64 {count}, {self.lanes}"), lambda: each(self._short), longer)
 
-        f.repeat("%last", lane, first="%first")
+        self.lanes_of(lane)
 
     def row(self, slot: int, place: str) -> str:
         """The address of the row that a place of an index names."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from abw.core.exec.cpu.llvm.attention import BLOCK_ROWS, ZEROS, AttentionKernel, Columns
 from abw.core.exec.cpu.llvm.emit import Function, Module, double, splat
 from abw.core.exec.cpu.llvm.functions import exp
-from abw.core.exec.cpu.llvm.kernel import PARAMS, SLOT_WORDS
+from abw.core.exec.cpu.llvm.kernel import PARAMS
 from abw.core.exec.cpu.llvm.singles import across, copy, masked, over
 from abw.core.exec.lower.rows import columns
 from abw.core.ir.cell import Shape
@@ -37,20 +37,10 @@ class _Gradient(AttentionKernel):
         self.parts = [0, deep, deep + wide, deep + wide + self.heads]
 
     def emit(self) -> None:
-        """All lanes of one batch."""
-        f, slots = self.f, len(self.pitch)
-        self.begin()
+        """Write it."""
+        f, groups = self.f, self.heads // self.together
         self.slopes = self.buffers(BLOCK_ROWS, "float")
-        lists = f.pointer_item("%frame", SLOT_WORDS * VALUES + 4)
-        outputs, groups = f.pointer_item("%frame", SLOT_WORDS * slots), self.heads // self.together
-        pitch = self.pitch[VALUES if self.of == VALUES else KEYS]
-
-        def lane(i: str) -> None:
-            begin, end = f.int_item(lists, i), f.int_item(lists, f.i64("add", i, 1))
-            count, out = f.i64("sub", end, begin), f.at(outputs, f.i64("mul", i, pitch))
-            f.repeat(groups, lambda group: self._group(group, begin, count, out))
-
-        f.repeat("%last", lane, first="%first")
+        self.lanes_of(lambda _, *lane: f.repeat(groups, lambda group: self._group(group, *lane)))
 
     def _group(self, group: str, begin: str, count: str, out: str) -> None:
         """Some heads of one lane."""
