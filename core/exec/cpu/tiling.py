@@ -9,16 +9,16 @@ from abw.core.cell.normal import NormalCell
 from abw.core.exec.cpu.quantized import Narrow, NarrowRows, NarrowWeights
 from abw.core.exec.cpu.target import Target
 from abw.core.exec.lower.packing import Fixed, PackedWeights, static_values
-from abw.core.exec.lower.placement import (
+from abw.core.exec.lower.rows import (
     Placement,
     place_values,
     products_read,
     read_by,
+    row_floats,
     static_rows,
     stored_by,
     whole_arguments,
 )
-from abw.core.exec.lower.rows import row_floats
 from abw.core.exec.lower.stages import Group, Single, Stage, group_gates, stages_of
 from abw.core.exec.memory import Floats, on_huge_pages
 from abw.core.ir.cell import Shape

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from abw.core.cell.normal import NormalCell
 from abw.core.exec.cuda.tiles import VECTOR
 from abw.core.exec.lower.packing import Fixed, PackedWeights, Statics
-from abw.core.exec.lower.placement import Placement, place_values, read_by, static_rows, stored_by
-from abw.core.exec.lower.rows import padded
+from abw.core.exec.lower.rows import Placement, padded, place_values, read_by, static_rows, stored_by
 from abw.core.exec.lower.stages import Group, Segment, Single, Stage, group_gates, stages_of
 
 Floats = NDArray[np.float32]
