@@ -76,7 +76,7 @@ class StageLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class CellTiling:
+class CellTiling(Placement):
     """All decisions about a cell.
 
     The table of row addresses has the inputs first, then the outputs, the scratch values (`entries`) and the
@@ -86,22 +86,14 @@ class CellTiling:
     follow them.
     """
 
-    placement: Placement
-    target: Target
     stages: tuple[StageLayout | Single, ...]
     entries: dict[int, int]
     lists: tuple[ListPlace | None, ...]
     fixed: tuple[Fixed, ...]
     packed: tuple[PackedWeights | Fixed, ...]
-    width: int
     scratch_floats: int
     tile: int
     narrow: Narrow | None = None
-
-    @property
-    def normal(self) -> NormalCell:
-        """The cell."""
-        return self.placement.normal
 
     @property
     def constants(self) -> int:
@@ -116,25 +108,16 @@ class CellTiling:
     @property
     def scratch(self) -> list[tuple[int, int]]:
         """The scratch values, and the offset of each in floats a lane."""
-        homes = self.placement.homes
-        return [(value, home.number) for value, home in homes.items() if home.kind == "scratch"]
-
-    def shape_of(self, value: int) -> Shape:
-        """The shape of a value."""
-        return self.placement.shape_of(value)
-
-    def floats(self, value: int) -> int:
-        """The floats of a value's row."""
-        return self.placement.floats(value)
+        return [(value, home.number) for value, home in self.homes.items() if home.kind == "scratch"]
 
     def place(self, value: int) -> RowPlace:
         """Where a value, or the part of one that it is, lies."""
-        held, column = self.placement.place(value)
+        held, column = self.held(value)
         return RowPlace(self.entries[held], column)
 
     def place_part(self, value: int, start: int) -> RowPlace:
         """Where the unpadded float `start` of a value lies."""
-        return RowPlace(self.entries[value], self.placement.column(value, start))
+        return RowPlace(self.entries[value], self.column(value, start))
 
     def fixed_place(self, value: int, shape: Shape) -> RowPlace:
         """Where a static value lies as a row of a shape."""
@@ -219,8 +202,8 @@ def layout_of(
     kept = max(1, width, narrow_bytes // 4, _reread(stages, placement))
     tile = max(1, min(TILE_ROWS, target.cache // TILE_SHARE // (4 * kept)))
     return CellTiling(
-        placement, target, tuple(laid), entries, tuple(lists), tuple(fixed.values()), tuple(packed),
-        width, tile * (width + narrow_bytes // 4), tile, narrow,
+        normal, lanes, placement.homes, width, tuple(laid), entries, tuple(lists), tuple(fixed.values()),
+        tuple(packed), tile * (width + narrow_bytes // 4), tile, narrow,
     )  # fmt: skip
 
 

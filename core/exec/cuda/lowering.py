@@ -114,7 +114,7 @@ def device_program(network: Network, forms: Forms) -> DeviceProgram:
         weights=np.ascontiguousarray(begins),
         collect=collect,
         depth=np.array([1 if cell is None else cell.depth for cell in cells], np.int32),
-        scratch=np.array([0 if cell is None else cell.placement.width for cell in cells], np.int64),
+        scratch=np.array([0 if cell is None else cell.width for cell in cells], np.int64),
         sums=np.array([0 if cell is None else cell.sums for cell in cells], np.int64),
         early=early,
         pitch=np.array([row_floats(shape, VECTOR) for shape in arenas.shape], np.int64),
@@ -198,7 +198,7 @@ def _tiles(cell: CellSteps, weights: PackedWeights, sizes: Sizes) -> Sequence[tu
     tiles: list[tuple[Tile | TensorTile, int]] = [
         *tiles_for(sizes, gates, longest, padded(weights.rows, VECTOR))
     ]
-    aligned = all(cell.placement.column(part.value, part.start) % VECTOR == 0 for part, _ in segments)
+    aligned = all(cell.column(part.value, part.start) % VECTOR == 0 for part, _ in segments)
     tensor = tensor_tile(sizes, gates, max(len(fed) for _, fed in segments)) if aligned else None
     if tensor is not None:
         tiles[-1] = tensor, ENDLESS

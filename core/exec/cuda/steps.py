@@ -50,21 +50,15 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class CellSteps:
+class CellSteps(Placement):
     """The steps of a cell, and where its values lie.
 
     `sums`: floats a lane of hoisted sums. `early`: the inputs that hoisted steps read.
     """
 
-    placement: Placement
     steps: tuple[Step, ...]
     sums: int
     early: frozenset[int]
-
-    @property
-    def normal(self) -> NormalCell:
-        """The cell."""
-        return self.placement.normal
 
     @property
     def depth(self) -> int:
@@ -111,7 +105,7 @@ def steps_of(normal: NormalCell, constant: frozenset[int], block: int) -> CellSt
         biased = any(gate.biases for gate in stage.gates)
         packed = PackedWeights(0, later, units, block, VECTOR, biased)
         steps.append(Step(stage, level, packed, _fixed(normal, stage, packed.floats), tuple(held)))
-    return CellSteps(placement, tuple(steps), sums, frozenset(early))
+    return CellSteps(normal, VECTOR, placement.homes, placement.width, tuple(steps), sums, frozenset(early))
 
 
 def _fixed(normal: NormalCell, stage: Stage | Single, begin: int) -> tuple[Fixed, ...]:

@@ -87,7 +87,7 @@ class Placement:
         count = columns(self.shape_of(held))
         return first // count * padded(count, self.lanes) + first % count
 
-    def place(self, value: int) -> tuple[int, int]:
+    def held(self, value: int) -> tuple[int, int]:
         """The value that holds a value, which may be a slice, and its column there."""
         held = self.normal.root[value]
         return held, self.column(held, self.normal.start[value])

@@ -52,7 +52,7 @@ def open_step(t: Text) -> None:
 
 def row_of(cell: CellSteps, held: int, lane: str = "lane") -> str:
     """The float where a value's row begins."""
-    home = cell.placement.homes[held]
+    home = cell.homes[held]
     if home.kind == "slot":
         return f"row(words, frame + {u(FRAME + SLOT * home.number)}, {lane})"
     if home.kind == "output":
@@ -79,7 +79,7 @@ def guarded(t: Text, names: Sequence[str], condition: str | None) -> Iterator[No
 
 def part_row(cell: CellSteps, part: Part, lane: str = "lane") -> str:
     """The float where an operand of products begins in a lane's row."""
-    return plus(row_of(cell, part.value, lane), cell.placement.column(part.value, part.start))
+    return plus(row_of(cell, part.value, lane), cell.column(part.value, part.start))
 
 
 def operand_rows(t: Text, cell: CellSteps, part: Part, lines: Sequence[str]) -> list[str]:
@@ -96,7 +96,7 @@ def operand_rows(t: Text, cell: CellSteps, part: Part, lines: Sequence[str]) -> 
 
 def load_part(t: Text, cell: CellSteps, part: Part, names: Sequence[str], place: str, element: str) -> None:
     """Four elements of an operand, from `element` on; zero beyond its end, where something else may lie."""
-    aligned = cell.placement.column(part.value, part.start) % VECTOR == 0
+    aligned = cell.column(part.value, part.start) % VECTOR == 0
     loaded = load(t, "floats", place, aligned, inside(element, part.length))
     t.add(f"{', '.join(names)} = {', '.join(loaded)}")
 
@@ -127,7 +127,7 @@ def load(
 
 def _read_row(t: Text, cell: CellSteps, shape: Shape, value: int) -> list[str]:
     """The floats `unit` to `unit + 3` of the row of a value of this shape."""
-    held, column = cell.placement.place(value)
+    held, column = cell.held(value)
     aligned, count = column % VECTOR == 0, columns(shape)
     # beyond a part's end lies something else, which another block may be writing
     within = EVERY if aligned else inside("unit", count)
@@ -139,7 +139,7 @@ def _read_row(t: Text, cell: CellSteps, shape: Shape, value: int) -> list[str]:
 def _read_spread(t: Text, cell: CellSteps, value: int) -> list[str]:
     """The floats `unit` to `unit + 3` of a row that a smaller value is repeated to."""
     op = cell.normal.op(value)
-    held, column = cell.placement.place(op.args[0])
+    held, column = cell.held(op.args[0])
     (*down, across), count = spread_sizes(op), columns(op.shape)
     pitch = padded(count, VECTOR)
     row = t.name("p")

@@ -170,7 +170,7 @@ class _Operands:
         assert isinstance(step.stage, Single)
         self.cell, self.step, self.single = cell, step, step.stage
         self.op = cell.normal.op(step.stage.value)
-        self.shapes = [cell.placement.shape_of(a) for a in self.op.args]
+        self.shapes = [cell.shape_of(a) for a in self.op.args]
 
     def out(self, t: Text) -> str:
         """The result's row, as a name."""
@@ -186,7 +186,7 @@ class _Operands:
             fixed = next(f for f in self.step.fixed if f.value == value)
             t.let(f"{name} = {plus('first', fixed.offset)}")
             return "weights", name, True
-        held, column = self.cell.placement.place(value)
+        held, column = self.cell.held(value)
         t.let(f"{name} = {plus(row_of(self.cell, held, 'lane'), column)}")
         return "floats", name, column % VECTOR == 0
 
