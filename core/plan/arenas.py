@@ -191,7 +191,8 @@ def _groups(network: Network) -> tuple[dict[tuple[int, int], int], dict[tuple[in
         for o in range(len(net_type.outputs)):
             find((t, o))
         for s, slot in enumerate(net_type.slots):
-            reduced = isinstance(net_type.reduction, str) or (net_type.reduction and s == VALUES)
+            attends = isinstance(net_type.reduction, Attention) and s == VALUES
+            reduced = attends or isinstance(net_type.reduction, str)
             flows = [
                 *slot.producers,
                 *((-1, c) for c in slot.constants if network.constants[c].kind in ("table", "field", "kept")),
