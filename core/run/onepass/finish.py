@@ -23,7 +23,7 @@ from abw.core.jit.decorators import entry, fragment
 from abw.core.plan.kernels import fill_plan, range_of
 from abw.core.run.onepass import build
 from abw.core.run.onepass import state as at
-from abw.core.run.onepass.distinct import standing
+from abw.core.run.onepass.build import standing
 from abw.core.run.onepass.state import APART, FINE, MORE, OTHER, Ints, full, held, spare, take
 from abw.core.run.onepass.state import ROWS as MORE_ROWS
 

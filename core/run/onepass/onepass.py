@@ -27,7 +27,7 @@ from abw.core.plan.counts import Counts
 from abw.core.policy.schedule import Policy
 from abw.core.run.columns import answered, answered_column
 from abw.core.run.minibatches import Passed, Planned
-from abw.core.run.onepass import bind, build, distinct, finish, schedule
+from abw.core.run.onepass import bind, build, finish, schedule
 from abw.core.run.onepass import state as at
 from abw.core.run.onepass.binding import Binding, CannotPassError, Format, binding_of, format_of
 from abw.core.run.onepass.growing import stages as grow
@@ -302,7 +302,7 @@ def _binding(model: Model, networks: Networks) -> tuple[Format, Binding]:
 def _phases(rule: Rule, looks: bool) -> dict[str, tuple[Stage, ...]]:
     """The stages behind reading and binding, by phase, of a model that does not grow."""
     return {
-        "construct": (build.construct, distinct.look) if looks else (build.construct,),
+        "construct": (build.construct, build.look) if looks else (build.construct,),
         "schedule": rule.stages,
         "plan": (finish.plan,),
         "execute": (finish.walk, finish.results),
