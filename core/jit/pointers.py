@@ -61,6 +61,11 @@ class Table:
         self.words[place] = to.at if isinstance(to, Table) else address(to)
         self._kept[place] = to
 
+    def name(self, word: int, to: NDArray[Any] | Table) -> None:
+        """Let a word say where an array or a table lies, and the next one how many elements it has."""
+        self.point(word, to)
+        self.words[word + 1] = len(to.words) if isinstance(to, Table) else to.size
+
     def spread(self, places: Longs, to: NDArray[Any], offsets: Longs) -> None:
         """Let words say where so many bytes behind an array's beginning lie."""
         self.words[places] = address(to) + offsets

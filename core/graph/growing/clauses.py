@@ -156,14 +156,13 @@ class Writer:
         elif self.beam:
             scope.by = self._new()
             self._step(op.FOLLOW, scope.by, scope.this, self.columns[PICK], -1)
-        for decision in kind.decisions:
-            scope.may = self._tests(
-                (Test(Number(Place(()), decision.name), ">=", 0),), scope, scope.may, best=kind.best
-            )
+        made = tuple(Test(Number(Place(()), decision.name), ">=", 0) for decision in kind.decisions)
+        if len(kind.clauses) > 1:  # one alone tests that behind what may take no step
+            scope.may, made = self._tests(made, scope, -1, best=kind.best), ()
         for number, clause in enumerate(kind.clauses):
             new = self._new()
             with self._scope():
-                self._clause(kind, number, clause, scope, new)
+                self._clause(kind, number, replace(clause, when=(*clause.when, *made)), scope, new)
             scope.added[number] = new
 
     def _clause(self, kind: GrowingKind, number: int, clause: Clause, all_scope: Scope, new: int) -> None:
@@ -220,6 +219,8 @@ class Writer:
 
     def _number(self, number: Number, scope: Scope, *, picked: bool = True) -> int:
         """The register of a number; of what was `picked`, or what a column says."""
+        if picked and number.plus == 0:
+            return scope.number
         found = self._new()
         if picked:
             self._step(op.FIELD, found, scope.number, -1, number.plus)

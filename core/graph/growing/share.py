@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from abw.core.graph.growing.decide import salt_of
 from abw.core.graph.growing.launch import leave_out_equal, number_nodes
 from abw.core.graph.growing.lists import lists
 from abw.core.graph.growing.model import GrowthModel
-from abw.core.graph.growing.names import ORIGIN, PICK, ROUND, ValueColumn
+from abw.core.graph.growing.names import ORIGIN, PICK, ROUND
 from abw.core.ir.schema import Hop
 from abw.core.jit.decorators import address_of_code
 from abw.core.jit.pointers import Table
@@ -58,9 +58,7 @@ class Share:
         self.spared = np.zeros(len(model.network.types), np.int64)
         self._equal: Consing | None = None
         self._note(LEAST_ROUNDS)
-        kinds, width, columns = model.growth.kinds, model.network.width, model.columns
-        types = range(len(model.network.types))
-        values = [columns.get(ValueColumn(t, o), -1) for t in types for o in range(width)]
+        kinds, columns, types = model.growth.kinds, model.columns, model.network.types
         numbers = {
             at.SIGN: sign,
             at.MOST_ADDED: model.most_added,
@@ -72,7 +70,7 @@ class Share:
             at.ORIGIN: columns.get(ORIGIN, -1),
             at.PICK: columns.get(PICK, -1),
             at.BEAM: model.width if model.growth.beam else 0,
-            at.WIDTH: width,
+            at.WIDTH: model.network.width,
             at.STEPS_EACH: len(model.phases.steps),
             at.OPERANDS_EACH: program.operands,
             **dict(zip(range(at.START, at.STOP + 1), program.sections, strict=True)),
@@ -86,26 +84,25 @@ class Share:
             {
                 at.STEPS: program.steps.ravel(),
                 at.BASES: self.bases,
-                at.VALUES: np.array(values, np.int64),
+                at.VALUES: model.values.astype(np.int64),
                 at.LIMITS: np.array([d.limit for d in decisions], np.float64),
                 at.SALTS: np.array([salt_of(d, seed) for d in decisions], np.uint64).view(np.int64),
                 at.MOST: np.array([kind.most for kind in kinds], np.int64),
                 at.ORIGINS: program.origins.ravel(),
                 at.SIZES: self.sizes,
                 at.SPARED: self.spared,
-                at.TYPE_SLOTS: np.array([len(t.slots) for t in model.network.types], np.int32),
-                at.TYPE_OUTPUTS: np.array([len(t.outputs) for t in model.network.types], np.int32),
+                at.TYPE_SLOTS: np.array([len(t.slots) for t in types], np.int32),
+                at.TYPE_OUTPUTS: np.array([len(t.outputs) for t in types], np.int32),
             }
         )
         self._growing: object = None
         self._block: object = None
         self.reserve(LEAST_ROOM)
 
-    def point(self, arrays: dict[int, NDArray[Any]]) -> None:
+    def point(self, arrays: Mapping[int, NDArray[Any] | Table]) -> None:
         """Let words say where arrays lie, and how many elements they have."""
         for word, array in arrays.items():
-            self.table.point(word, array)
-            self.words[word + 1] = array.size
+            self.table.name(word, array)
 
     def begin(self, batch: Batch, first: int, last: int) -> None:
         """Begin with instances `first` to before `last` of a mini-batch; nothing grows yet."""
@@ -156,11 +153,6 @@ class Share:
             equal = self._equal
             self.point({at.AT: equal.begins, at.KEYS: equal.keys, at.TABLE: equal.table})
 
-    @property
-    def looked_at(self) -> int:
-        """How many nodes were looked at, of which `spared` (T,) were left out."""
-        return int(self.words[at.DISTINCT] + self.spared.sum()) if self.words[at.LOOKS] else 0
-
     def _note(self, rounds: int) -> None:
         """Have room to note what was launched in so many rounds."""
         each = len(self.model.phases.steps)
@@ -181,10 +173,6 @@ class Share:
         groups = [[name in some for name in names] for some in self.model.program.kinds]
         self.words[at.KINDS_OF] = len(names)
         self.point({at.GROUPS: np.array(groups, np.uint8).ravel(), at.KINDS: np.array(kinds)})
-
-    def end(self) -> None:
-        """Forget the mini-batch's picks."""
-        self.picks = {}
 
     def columns_moved(self, batch: Batch) -> None:
         """The mini-batch's columns may have more room than before, elsewhere."""

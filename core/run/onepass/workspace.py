@@ -140,10 +140,7 @@ class Workspace:
 
     def point(self, word: int, to: NDArray[Any] | Table) -> None:
         """Write the address of an array and its number of elements into words."""
-        if not isinstance(to, Table):
-            to = np.ascontiguousarray(to)
-        self._table.point(word, to)
-        self.words[word + 1] = len(to.words) if isinstance(to, Table) else to.size
+        self._table.name(word, to if isinstance(to, Table) else np.ascontiguousarray(to))
 
     def copy(self) -> Table:
         """The words as they are."""

@@ -114,20 +114,21 @@ class CompiledRounds:
                 at.FRAME: np.zeros(SLOT_WORDS * slots + model.network.width, np.int64),
                 at.FUNCTION: self.functions.ravel(),
                 at.SCORES: np.empty(model.program.most_scores),
+                at.KERNEL: self.tables["kernel"],
+                at.CONSTANTS: self.tables["constants"],
+                at.ARENA: self.tables["arena"],
             }
         )
-        for word, name in ((at.KERNEL, "kernel"), (at.CONSTANTS, "constants"), (at.ARENA, "arena")):
-            share.table.point(word, self.tables[name])
-            share.words[word + 1] = len(self.tables[name].words)
         share.table.point(at.SCRATCH, self._scratch[thread].owner)
         share.words[at.SLOTS], share.words[at.SLOT_WORDS] = slots, SLOT_WORDS
         return share
 
-    def room(self, instances: int) -> int:
-        """For how many new vertices there should be room in their columns."""
-        return min(self.most, self.guess) * instances + 4 * self.model.most_added * instances * (
-            self.starts + 1
-        )
+    def room(self, instances: int, now: int | None = None) -> int:
+        """For how many new vertices there should be room; so many (`now`) are the first round's, by default
+        one more for each instance than it begins with.
+        """
+        now = instances * (self.starts + 1) if now is None else now
+        return min(self.most, self.guess) * instances + 4 * self.model.most_added * now
 
     def grow(self, batch: Batch, before: Plan) -> Computed | None:
         """Add all vertices to the columns, each instance's as they come to be; None where a score or an input
@@ -205,7 +206,7 @@ class _Growth:
         for k, number in made.fields:
             share.bases[k] = self.fields[number]
         now = count * made.starts + int(words[at.GIVEN_LAST] - words[at.GIVEN_FIRST])
-        vertices = min(made.most, made.guess) * count + 4 * now * made.model.most_added
+        vertices = made.room(count, now)
         self._give_vertices(share, vertices)
         self._give_rows(share, vertices)
         return share

@@ -112,7 +112,7 @@ class CompiledTape(PlannedTape):
             at.ARGMAX: Table(np.array(functions, np.int64), code),
         }
         for word, array in arrays.items():
-            self._point(word, array)
+            self._table.name(word, array)
         self._bests = Table(np.zeros(0, np.int64))
         self._given = {c: np.empty(LEAST, np.int32) for c in self._field}
         self._room = self._room_of_words = 0
@@ -121,11 +121,6 @@ class CompiledTape(PlannedTape):
         # compiled now, not amid the first run
         self._round = address_of_code(answer_round)
         advance(self._words, 0, 0)
-
-    def _point(self, word: int, to: NDArray[Any] | Table) -> None:
-        """Say where an array lies, and how many elements it has."""
-        self._table.point(word, to)
-        self._words[word + 1] = len(to.words) if isinstance(to, Table) else to.size
 
     def begin(self, base: int) -> None:
         """Begin a run, whose first reference is `base`, and forget the values of earlier ones."""
@@ -141,8 +136,8 @@ class CompiledTape(PlannedTape):
     def reserve(self, more: int) -> bool:
         """Have room for so many more nodes: see `PlannedTape.reserve`."""
         if replaced := super().reserve(more):
-            self._point(at.TYPE, self.type)
-            self._point(at.ROW, self.row)
+            self._table.name(at.TYPE, self.type)
+            self._table.name(at.ROW, self.row)
         return replaced
 
     def look(self, equal: Consing | None) -> None:
@@ -160,7 +155,7 @@ class CompiledTape(PlannedTape):
                 (at.TABLE, equal.table),
                 (at.PAIRS, equal.pairs),
             ):
-                self._point(word, array)
+                self._table.name(word, array)
 
     def bring(self, constant: int, since: int, values: Floats) -> None:
         """Append rows of a field (n, *shape), the network's constant number `constant`, to those of this run,
@@ -218,7 +213,7 @@ class CompiledTape(PlannedTape):
             code, held = compile_best(size, wanted, self._target), self._bests
             row = [size, wanted, code.address("best")]
             self._bests = Table(np.append(held.words, row), (held, code))
-            self._point(at.BESTS, self._bests)
+            self._table.name(at.BESTS, self._bests)
             self._words[at.WANTED] = 0
             return True
         if words > min(self._room, self._room_of_words):
@@ -232,17 +227,17 @@ class CompiledTape(PlannedTape):
         self._room = max(LEAST, 2 * nodes, self._room)
         self._room_of_words = max(4 * LEAST, 2 * length, self._room_of_words)
         for word in _OF_NODES:
-            self._point(word, np.empty(self._room, np.int32))
+            self._table.name(word, np.empty(self._room, np.int32))
         for word in _OF_WORDS:
-            self._point(word, np.empty(self._room_of_words, np.int32))
+            self._table.name(word, np.empty(self._room_of_words, np.int32))
         slots = self._arenas.slot_arena.shape[1]
-        self._point(at.INDEX, np.empty(max(slots * self._room, self._room_of_words), np.int32))
-        self._point(at.LISTS, np.empty(self._room + 1, np.int32))
+        self._table.name(at.INDEX, np.empty(max(slots * self._room, self._room_of_words), np.int32))
+        self._table.name(at.LISTS, np.empty(self._room + 1, np.int32))
 
     def _have(self, more: NDArray[Any]) -> None:
         """Memory for so many rows more of each arena (A,), and for the rows that the last nodes read."""
         if self._words[at.ITEMS] > self._words[at.INDEX + 1]:
-            self._point(at.INDEX, np.empty(2 * self._words[at.ITEMS], np.int32))
+            self._table.name(at.INDEX, np.empty(2 * self._words[at.ITEMS], np.int32))
         held: Ints = self._rows[0].astype(np.int32)
         wanted: Ints = (held + more).astype(np.int32)
         self._epochs.go_on(wanted, self._arenas)

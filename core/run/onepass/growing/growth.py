@@ -74,9 +74,9 @@ class Growing:
         self.outputs, self.produced, self.values = self._outputs(rounds.memory.lanes)
         self.table.words[stages.COLUMNS] = len(columns) + len(self._noted) + len(self._noted_after)
         bases = [(k, network.given.index(number)) for k, number in rounds.fields]
-        self._point(stages.NOTED, np.array(self._noted, np.int64).ravel())
-        self._point(stages.WIDE, rounds.wide.astype(np.int64))
-        self._point(stages.BASES, np.array(bases, np.int64).ravel())
+        self.table.name(stages.NOTED, np.array(self._noted, np.int64).ravel())
+        self.table.name(stages.WIDE, rounds.wide.astype(np.int64))
+        self.table.name(stages.BASES, np.array(bases, np.int64).ravel())
         self._late: Table | None = None
         if model.phases.after:
             self._finished, self._gathered, self._program = finished_binding(model)
@@ -103,8 +103,7 @@ class Growing:
             at.HEAD: np.zeros(len(self._rounds.arenas.shape), np.int32),
         }
         for word, array in arrays.items():
-            late.point(word, np.ascontiguousarray(array))
-            late.words[word + 1] = array.size
+            late.name(word, np.ascontiguousarray(array))
         late.words[at.SPACE_ROWS] = program.rows
         late.words[at.ALIASING] = program.aliasing if program.nested else 0
         late.words[at.LOOK_FROM] = late.words[at.MOST_VERTICES] = at.ENDLESS
@@ -120,9 +119,9 @@ class Growing:
             [model.columns.get(ValueColumn(t, o), -1) for o in range(width)]
             for t in range(len(model.network.types))
         ]
-        self._point(stages.GATHERED, np.array(gathered, np.int64).ravel())
-        self._point(stages.EARLY, np.column_stack([early, values]).astype(np.int64).ravel())
-        self._point(stages.NOTED_AFTER, np.array(self._noted_after, np.int64).ravel())
+        self.table.name(stages.GATHERED, np.array(gathered, np.int64).ravel())
+        self.table.name(stages.EARLY, np.column_stack([early, values]).astype(np.int64).ravel())
+        self.table.name(stages.NOTED_AFTER, np.array(self._noted_after, np.int64).ravel())
         return (after.run_after,)
 
     def _outputs(self, lanes: int) -> tuple[Longs, Longs, list[Values]]:
@@ -165,15 +164,11 @@ class Growing:
         outputs[:, : len(rows[0])] = rows
         return outputs, np.array(produced, np.int64), values
 
-    def _point(self, word: int, array: NDArray[Any]) -> None:
-        self.table.point(word, array)
-        self.table.words[word + 1] = array.size
-
     def read(self, binding: Binding, kinds: Sequence[str]) -> None:
         """Let passes read texts, bound by these steps, in which kinds have the numbers of these names."""
         self._binding, self._read_kinds = binding, tuple(kinds)
-        self._point(stages.LISTS, np.array(binding.lists, np.int64))
-        self._point(stages.FROM, self._from(binding.given))
+        self.table.name(stages.LISTS, np.array(binding.lists, np.int64))
+        self.table.name(stages.FROM, self._from(binding.given))
 
     def _from(self, halves: Sequence[int]) -> Longs:
         """What `stages.FROM` says of each given column."""
@@ -202,7 +197,7 @@ class Growing:
             return
         self._growing = growing
         if self._binding is None:
-            self._point(stages.FROM, self._from([-1] * self.model.given))
+            self.table.name(stages.FROM, self._from([-1] * self.model.given))
         block = growing.block
         self.table.point(stages.COLUMNS_AT, block)
         self.table.words[stages.LENGTH] = block.shape[1]
@@ -215,7 +210,7 @@ class Growing:
             return
         self._kinds = kinds
         wanted = [[name in some for name in kinds] for some in self._wanted]
-        self._point(stages.KINDS, np.array(wanted, np.uint8))
+        self.table.name(stages.KINDS, np.array(wanted, np.uint8))
         self.share.number_kinds(kinds)
         if self._late is not None:
             self._late.point(at.MEMBERS, self._finished.members(kinds))
