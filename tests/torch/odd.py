@@ -299,10 +299,17 @@ class PairsOfRows(Base):
         return apart.sum(1).mean() + x[:, :4].sum(0).sum() + x.sum(0), torch.tanh(x[:1]).squeeze(0)
 
 
+class OneRow(Base):
+    def forward(self, words):
+        rows = torch.stack([self.word(w) for w in words * 2])
+        return (torch.tanh(rows) + torch.stack([self.word(w) for w in words[:1]])).sum(0)
+
+
 class OneOrMore(Base):
     def forward(self, words):
         rows = [self.word(w) for w in words[: 1 + words[0] % 2]]
-        return torch.tanh(torch.stack(rows)).squeeze(0) * 2
+        spread = torch.stack(rows).std(0, unbiased=False)
+        return torch.tanh(torch.stack(rows)).squeeze(0) * 2 + spread
 
 
 class AddedToEmbedding(Base):
@@ -530,6 +537,7 @@ REFUSED = {
     "written_view": "written in place",
     "written_part": "written in place",
     "no_grad_inside": "switched off or on",
+    "one_row": "take a single row",
     "detached": "a detached tensor is computed with",
     "convolution": "conv2d",
 }

@@ -321,9 +321,10 @@ def alone(value: Value, flat: list[Any]) -> None:
 
 
 def same_length(*lists: list[Any]) -> None:
-    """Refuse lists of several lengths whose rows are computed with together. Errors: ValueError."""
+    """Refuse lists of several lengths whose rows are computed with together. Errors: CannotTrace."""
     if len({*map(len, lists)}) > 1:
-        raise ValueError(f"lists of {[*map(len, lists)]} rows")
+        sizes = " and ".join(str(len(one)) for one in lists)
+        raise CannotTrace(f"rows of lists of {sizes} are computed with: take a single row by its number")
 
 
 def _root(x: Traced) -> Traced:

@@ -335,24 +335,11 @@ class Outliner(Forms):
 
     def _region(self, run: list[Any]) -> list[Any]:
         """Statements as a region's call, without those at its ends that compute nothing."""
-        begin, end = 0, len(run)
-        while (
-            begin < end and self.strength(run[begin].value) == 0 and not isinstance(run[begin], ast.AugAssign)
-        ):
-            begin += 1
-        while (
-            end > begin
-            and self.strength(run[end - 1].value) < 1
-            and not isinstance(run[end - 1], ast.AugAssign)
-        ):
-            end -= 1
-        middle = run[begin:end]
-        if not any(
-            self.strength(s.value) == 2 or (self.strength(s.value) == 1 and isinstance(s.value, ast.BinOp))
-            for s in middle
-        ):
+        firm = [i for i, s in enumerate(run) if isinstance(s, ast.AugAssign) or self.strength(s.value)]
+        if not any(self.strength(run[i].value) > (not isinstance(run[i].value, ast.BinOp)) for i in firm):
             return run
-        return [*run[:begin], Pending(middle), *run[end:]]
+        begin, end = firm[0], firm[-1] + 1
+        return [*run[:begin], Pending(run[begin:end]), *run[end:]]
 
     def _expression(self, e: Any) -> Any:
         """A pure expression as a region's call in its place."""

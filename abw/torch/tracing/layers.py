@@ -254,8 +254,5 @@ def _multi_head_attention(
         return found, None
     if not average_attn_weights:
         raise CannotTrace("the weights of each head of attention")
-    total = weights[0]
-    for one in weights[1:]:
-        total = total + one
-    total = total * (1.0 / num_heads)
+    total = sum(weights[1:], weights[0]) * (1.0 / num_heads)
     return found, total if len(query.shape_) == 2 else unsqueeze(total, 0)

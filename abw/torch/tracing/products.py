@@ -156,8 +156,12 @@ def norm(x, p=2, dim=None, keepdim=False, *, ord=None, dtype=None):
     """The Euclidean norm. Errors: CannotTrace for others."""
     if (p if ord is None else ord) not in (2, 2.0, "fro", None):
         raise CannotTrace("a norm other than the Euclidean")
-    total = reduced(x.square(), "sum", dim, keepdim)
-    return elementwise("maximum", total, TINY).sqrt()  # whose gradient is 0 at 0, as PyTorch's
+    return _root(reduced(x.square(), "sum", dim, keepdim))
+
+
+def _root(x: Traced) -> Any:
+    """A square root whose gradient is 0 at 0, as that of PyTorch's norms."""
+    return elementwise("maximum", x, TINY).sqrt()
 
 
 means("dist")(lambda x, y, p=2: norm(x - y, p))
@@ -179,7 +183,7 @@ def _var(x, dim=None, unbiased=True, keepdim=False, *, correction=None):
     return elementwise("mul", total, 1.0 / (n - less))
 
 
-means("std")(lambda x, *args, **kwargs: _var(x, *args, **kwargs).sqrt())
+means("std")(lambda x, *args, **kwargs: _root(_var(x, *args, **kwargs)))
 
 
 @means("softmax")
