@@ -94,6 +94,8 @@ class Cells(CellLibrary):
 
     def parameter(self, p: Any) -> Any:
         """A parameter as code outside of regions has it: a vector of the user's modules is a value."""
+        if not isinstance(p, torch.nn.Parameter):
+            return p
         number = self._param_number.get((id(p), core(p.shape))) if p.numel() else None
         constant = next((c for c in self._constants if c.kind == "param" and c.number == number), None)
         if constant is None:

@@ -60,7 +60,7 @@ class Region:
         self.kinds = Kinds(cells, constant=one, loose=not one or name in ARITHMETIC_NAMES)
         self.why, self.derives = "", False
         self.steps: list[list[Step]] = []
-        self._variants: dict[Any, Written] = {}
+        self._variants: dict[Any, Written | str] = {}  # or why there is none
         self._tried: set[tuple[type, ...]] = set()
         self._fast: dict[Any, list[Callable[[Function], Function]]] = {}
         self.quick: Function = self.slow
@@ -78,9 +78,9 @@ class Region:
             if found is None or classes not in self._tried:  # a function for these classes is to be written
                 self._tried.add(classes)
                 found = self._trace(args)
-                if found is None:
-                    return self._alone(args)
                 self._key(args, taken := Taken())
+            if isinstance(found, str):
+                return self._alone(args, found)
             return self._record(found, taken.flat)
         except StructuralError as error:
             if self._blame is None:
@@ -139,8 +139,8 @@ class Region:
                 raise StructuralError(plain)
         return self.kinds.key(args, to)
 
-    def _trace(self, args: tuple[Any, ...]) -> Any:
-        """Trace the code for arguments of these kinds; None where it cannot be a cell."""
+    def _trace(self, args: tuple[Any, ...]) -> Written | str:
+        """Trace the code for arguments of these kinds; why it cannot be a cell where it cannot."""
         if len(self._variants) >= (MOST_OPERATIONS if self.one else MOST_VARIANTS):
             return self._fail(CannotTrace("it is called with too many kinds of arguments"))
         for _ in range(16):
@@ -156,7 +156,7 @@ class Region:
                 lists = isinstance(error, NeedsFixed)
                 if not self.kinds.refined(args, lists):
                     if lists:
-                        return self._fail(error)
+                        return self._fail(error, key)
                     self.derives = True
                 self.forget()
             except NeedsConstant as error:
@@ -169,7 +169,7 @@ class Region:
             except AbwError:
                 raise
             except Exception as error:  # whatever the user's code does with symbols
-                return self._fail(error)
+                return self._fail(error, key)
             else:
                 self._variants[key] = made
                 if made.steps not in self.steps:
@@ -181,12 +181,17 @@ class Region:
                 self.cells.traces.pop()
         return self._fail(CannotTrace("tracing does not settle"))
 
-    def _fail(self, error: Exception) -> Any:
-        decides = isinstance(error, DependsOnData)
-        self.why = str(error) if isinstance(error, CannotTrace) else f"{type(error).__name__}: {error}"
+    def _fail(self, error: Exception, key: Any = None) -> str:
+        """Give up the code; of an operation alone only arguments of these kinds."""
+        why = str(error) if isinstance(error, CannotTrace) else f"{type(error).__name__}: {error}"
+        if self.one and key is not None:
+            self._variants[key] = why
+            return why
+        decides, self.why = isinstance(error, DependsOnData), why
         self._installed(self.slow)
         if self._blame is not None:
             self._blame(self, "decides" if decides else "cannot", [], error)
+        return why
 
     def _add_fast(self, kinds: tuple[type, ...], make: Callable[[Function], Function]) -> None:
         """Call a function that looks for no keys, where arguments are of these classes."""

@@ -14,7 +14,7 @@ from abw.torch.recording.cells import DIRECT, Cells
 from abw.torch.recording.decisions import Pair, weigh
 from abw.torch.recording.regions import Region
 from abw.torch.recording.standins import Concat, Ints, Stack, StandIn, as_stand_in, plain, real
-from abw.torch.tracing.operations import elementwise
+from abw.torch.tracing.operations import NUMERIC, elementwise
 from abw.torch.tracing.symbols import COMPARISONS, sized, sizes_of
 from abw.torch.tracing.trace import DECIDING, MEANINGS, means
 
@@ -56,6 +56,9 @@ def op_region(
         return meaning(*values, **named)
 
     def by_torch(args: tuple[Any, ...], why: str) -> Any:
+        if name.replace("__r", "__") in NUMERIC and any(isinstance(a, Ints) for a in args):
+            values, named = apart(tuple(a.float() if isinstance(a, Ints) else a for a in args))
+            return cells.op(name, *values, **named)
         return cells.by_torch(name, *apart(args), why)
 
     return Region(cells, body, f"torch.{name}", one=True, install=install, otherwise=by_torch)

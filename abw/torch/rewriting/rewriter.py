@@ -70,6 +70,24 @@ class Rewriter:
             found.fill(self.method if module is self.cells.model else "forward")
         return self._shadows[id(module)]
 
+    def stand_in(self, child: torch.nn.Module) -> Any:
+        """What stands for a module that another has: a `Shadow` for one of the user's."""
+        if type(child) is torch.nn.ModuleList:
+            return [self.part(c) for c in child]
+        if type(child) is torch.nn.ModuleDict:
+            return {k: self.part(c) for k, c in child.items()}
+        if type(child) is torch.nn.ParameterList:
+            return [self.cells.parameter(p) for p in child]
+        if type(child) is torch.nn.ParameterDict:
+            return {k: self.cells.parameter(p) for k, p in child.items()}
+        theirs = type(child).__module__.startswith("torch.nn")
+        return self.module(child) if theirs else self.shadow(child)
+
+    def part(self, child: torch.nn.Module) -> Any:
+        """The same, made for all instances."""
+        found = self.stand_in(child)
+        return found.make() if isinstance(found, Shadow) else found
+
     def module(self, module: torch.nn.Module) -> Any:
         """What stands for a module of PyTorch's."""
         if id(module) not in self._modules:
@@ -79,7 +97,7 @@ class Rewriter:
             elif isinstance(module, torch.nn.modules.loss._Loss):
                 self._modules[id(module)] = module  # its function is recorded
             else:
-                self._modules[id(module)] = module_stand_in(self.cells, module, name)
+                self._modules[id(module)] = module_stand_in(self.cells, module, name, self.part)
         return self._modules[id(module)]
 
     def methods(self, cls: type, owner: torch.nn.Module) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -43,31 +43,15 @@ class Shadow:
         changed = changed_attributes(cls)[1]
         self._copied = [name for name in changed if type(module.__dict__.get(name)) in CONTAINERS]
         for name, child in module._modules.items():
-            found = None if child is None else self._stand_in(child)
+            found = None if child is None else self.rewriter.stand_in(child)
             if isinstance(found, Shadow):
                 self._children.append((name, found))
             else:
                 self._fields[name] = found
         for name, p in module._parameters.items():
             if p is not None:
-                self._fields[name] = self._parameter(p)
+                self._fields[name] = self.rewriter.cells.parameter(p)
         self.stateful = self.stateful or any(child.stateful for _, child in self._children)
-
-    def _stand_in(self, child: torch.nn.Module) -> Any:
-        if type(child) is torch.nn.ModuleList:
-            return [_made(self._stand_in(c)) for c in child]
-        if type(child) is torch.nn.ModuleDict:
-            return {k: _made(self._stand_in(c)) for k, c in child.items()}
-        if type(child) is torch.nn.ParameterList:
-            return [self._parameter(p) for p in child]
-        if type(child) is torch.nn.ParameterDict:
-            return {k: self._parameter(p) for k, p in child.items()}
-        if type(child).__module__.startswith("torch.nn"):
-            return self.rewriter.module(child)
-        return self.rewriter.shadow(child)
-
-    def _parameter(self, p: Any) -> Any:
-        return self.rewriter.cells.parameter(p) if isinstance(p, torch.nn.Parameter) else p
 
     def make(self) -> Any:
         """One for an instance."""
@@ -84,12 +68,18 @@ class Shadow:
         return made
 
 
-def _made(found: Any) -> Any:
-    return found.make() if isinstance(found, Shadow) else found
-
-
 class StandInModule:
-    """What stands for a module of PyTorch's: all but its calls is the module's own."""
+    """What stands for a module of PyTorch's: all but its calls and parts is the module's own."""
+
+    def __len__(self) -> int:
+        return len(self.__dict__["module"])
+
+    def __getitem__(self, key: Any) -> Any:
+        found = self.__dict__["module"][key]
+        return found if type(key) is slice else self.__dict__["part"](found)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.__dict__["part"], self.__dict__["module"])
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.__dict__["module"], name)
@@ -98,8 +88,13 @@ class StandInModule:
         return found
 
 
-def module_stand_in(cells: Cells, module: torch.nn.Module, name: str) -> Any:
-    """A module of PyTorch's whose calls are a region: an object of a class of its own."""
+def module_stand_in(
+    cells: Cells, module: torch.nn.Module, name: str, part: Callable[[torch.nn.Module], Any]
+) -> Any:
+    """A module of PyTorch's whose calls are a region: an object of a class of its own.
+
+    `part(module)`: what stands for one of its modules.
+    """
     cls = type(type(module).__name__, (StandInModule,), {})
 
     def install(function: Any) -> None:
@@ -121,7 +116,7 @@ def module_stand_in(cells: Cells, module: torch.nn.Module, name: str) -> Any:
     region = Region(cells, module, name, install=install, otherwise=by_torch)
     install(region.slow)
     made: Any = cls()
-    made.__dict__.update({"module": module, "cells": cells, CALLED: called})
+    made.__dict__.update({"module": module, "cells": cells, "part": part, CALLED: called})
     return made
 
 

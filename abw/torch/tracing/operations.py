@@ -29,6 +29,8 @@ ELEMENTS = {
     "tanh": "tanh", "erf": "erf special_erf", "sin": "sin", "cos": "cos", "floor": "floor", "ceil": "ceil",
     "round": "round", "sign": "sign sgn",
 }  # fmt: skip
+# What they are called, where they are computed with numbers of any kind.
+NUMERIC = {name for names in ELEMENTS.values() for name in names.split()}
 
 
 def broadcast(a: Any, b: Any) -> tuple[Any, ...]:
