@@ -36,9 +36,9 @@ BUDGETS = {
     "core/run": (9_330, 78_420),  # one pass: equal nodes, growing models to the end, runs and their observers
     "core/scale": (1_010, 6_950),
     "core/script": (985, 7_050),
-    "core/serve": (3_145, 21_600),  # engines of one model have the same files
+    "core/serve": (3_130, 21_500),  # engines of one model have the same files
     "core/spec": (6_960, 56_050),
-    "core/store": (2_075, 14_760),
+    "core/store": (2_085, 14_800),
     "core/tools": (2_390, 19_750),
     "core/train": (3_345, 26_300),
     "pqtree": (2_665, 19_600),

@@ -167,9 +167,10 @@ def read_values(feed: Feed, limit: int) -> Plain:
     lines = np.array([source.line + number for number, _, _ in places], np.int32)
     numbers = feed.numbers(lines, 0)
     feed.take(source, places[-1][2] if len(places) == limit else len(source.data), len(places))
-    return Plain(values, lines, numbers, [_name(value) for value in values])
+    return Plain(values, lines, numbers, [name_of(value) for value in values])
 
 
-def _name(value: object) -> str | int:
+def name_of(value: object) -> str | int:
+    """The id of a JSON object; '' for none."""
     name = value.get("id", "") if isinstance(value, dict) else ""
     return name if isinstance(name, str | int) and not isinstance(name, bool) else ""

@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, SpecError, printable
 from abw.core.serve.requests import LINES, Request
-from abw.core.store.outputs import Column, Output, OutputArray, whole_numbers
+from abw.core.store.outputs import Output, OutputArray, whole_numbers
 from abw.core.store.outputs import line_of as written
-
-# Values `begin` to `end` of a column.
-Part = tuple[Column, int, int]
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from abw.core.data.instances import Instances
 from abw.core.serve.answers import Answer, described, tensors_of
 from abw.core.serve.process import BatchEngine, Found, RequestBatch, main, wrong
 from abw.core.serve.settings import Limits, Loading
-from abw.core.store.outputs import Column, line_of
+from abw.core.store.outputs import Column, line_of, parts_of
 
 
 class Engine(BatchEngine):
@@ -93,9 +93,7 @@ class Engine(BatchEngine):
         names: Sequence[str | int] | None,
     ) -> Iterator[tuple[int, Answer]]:
         """Yield the answers of instances at these positions: their parts of columns."""
-        ends = [[0, *np.cumsum(column.counts).tolist()] for column in columns]
-        for k, at in enumerate(positions):
-            parts = tuple([(c, end[k], end[k + 1]) for c, end in zip(columns, ends, strict=True)])
+        for k, (at, parts) in enumerate(zip(positions, parts_of(columns, len(positions)), strict=True)):
             name = names[k] if names else ""
             yield at, Answer(batch.number[at] if name == "" else name, parts)
 

@@ -14,7 +14,7 @@ from typing import Any
 from abw.core.base.errors import AbwError
 from abw.core.data.feed import open_feed
 from abw.core.data.given.objects import read_objects
-from abw.core.data.plain import plain
+from abw.core.data.plain import name_of, plain
 from abw.core.exec.registry import executor_of
 from abw.core.program.load import NetOverrides, prepare
 from abw.core.program.net import session_of
@@ -170,7 +170,7 @@ class ProgramEngine(BatchEngine):
                 if isinstance(end, Failed):
                     yield at, self._failed(end.error)
                 else:
-                    yield at, Answer(_name(objects[at]), end.result)
+                    yield at, Answer(name_of(objects[at]), end.result)
             yield None
 
     def _run(
@@ -197,12 +197,6 @@ class ProgramEngine(BatchEngine):
             message = f"{type(error).__name__}: {message}" if message else type(error).__name__
         shown = AbwError(message, hint=error.hint if isinstance(error, AbwError) else "")
         return Answer("", error=shown, where=place, status=504 if isinstance(error, Stopped) else 422)
-
-
-def _name(instance: object) -> str | int:
-    """The id of a JSON object."""
-    name = instance.get("id", "") if isinstance(instance, dict) else ""
-    return name if isinstance(name, str | int) and not isinstance(name, bool) else ""
 
 
 def _tensors(rows: Sequence[Row]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -111,9 +112,7 @@ def of_tensors(body: bytes, json_bytes: int | None, model: str) -> Request:
             "outputs": wanted,
             "binary": _binary(said),
         }
-        count = 1
-        for n in given["shape"]:
-            count *= int(n)
+        count = math.prod(map(int, given["shape"]))
         json = str(parameters.get("content_type", "")) in JSON_TYPES
     except orjson.JSONDecodeError as error:
         raise BodyError(400, f"not JSON: {error}") from None

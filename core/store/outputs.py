@@ -112,6 +112,10 @@ class Column:
     lost: int = 0
 
 
+# Values `begin` to `end` of a column.
+Part = tuple[Column, int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class OutputArray:
     """An array of an output; `of` takes it from a column, fields as lists. `ends`: of counts, their sums."""
@@ -299,19 +303,23 @@ class _Lines:
 
     def write(self, rows: Rows) -> None:
         """Write a line for each row."""
-        ends = [[0, *np.cumsum(column.counts).tolist()] for column in rows.columns]
-        lines = []
-        for i, (name, line, error) in enumerate(zip(rows.ids, rows.lines.tolist(), rows.errors, strict=True)):
-            parts = [(column, end[i], end[i + 1]) for column, end in zip(rows.columns, ends, strict=True)]
-            lines.append(line_of(name, line, self._outputs, parts, error))
+        each = zip(rows.ids, rows.lines.tolist(), parts_of(rows.columns, len(rows)), rows.errors, strict=True)
+        lines = (line_of(name, line, self._outputs, parts, error) for name, line, parts, error in each)
         self._file.write(b"".join(lines))
+
+
+def parts_of(columns: Sequence[Column], count: int) -> Iterator[tuple[Part, ...]]:
+    """The parts of columns that each of `count` instances has."""
+    ends = [[0, *np.cumsum(column.counts).tolist()] for column in columns]
+    for i in range(count):
+        yield tuple([(column, end[i], end[i + 1]) for column, end in zip(columns, ends, strict=True)])
 
 
 def line_of(
     name: str | int,
     line: int,
     outputs: Sequence[Output],
-    parts: Iterable[tuple[Column, int, int]],
+    parts: Iterable[Part],
     error: object = None,
 ) -> bytes:
     """Make the JSON line of an instance: values `begin` to `end` of each output's column, or an error."""
