@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from abw.core.base.errors import AbwError
@@ -38,16 +39,15 @@ class Reductions:
         self, query: object, keys: Iterable[Any], values: Iterable[Any], heads: int, scaled: bool
     ) -> Any:  # noqa: ANN401
         """See `Net.attend`."""
-        lists: tuple[Any, ...] = query, keys, values
+        kind = Attention(heads, scaled and query is not None)
+        lists: tuple[Any, ...] = values, keys, query
         if all(type(each) in (list, tuple) and each for each in lists):
-            known = self._attends.get((heads, scaled, *(type(each[0]) for each in lists)))
+            known = self._attends.get((kind, *(type(each[0]) for each in lists)))
             if known is not None:
-                return known(values, keys, query)
-        return self._attend(query, keys, values, heads, scaled)
+                return known(*lists)
+        return self._attend(kind, *lists)
 
-    def _attend(
-        self, query: object, keys: Iterable[Any], values: Iterable[Any], heads: int, scaled: bool
-    ) -> Any:  # noqa: ANN401
+    def _attend(self, kind: Attention, values: Iterable[Any], keys: Iterable[Any], query: Any) -> Any:  # noqa: ANN401
         """Attend with what may be no values of one class yet, or a single query or value."""
         several = isinstance(query, list | tuple) and any(isinstance(each, Value) for each in query)
         queries: Any = query if several else [[1.0] if query is None else query]
@@ -58,30 +58,21 @@ class Reductions:
         asked = self._alike("attend's query", queries)
         shapes = found[0].shape, scores[0].shape, asked[0].shape
         for what, shape in zip(("values", "keys", "query"), shapes, strict=True):
-            if len(shape) != 1 or heads < 1 or shape[0] % heads:
-                message = f"attend: {what} of {list(shape)} have no {heads} equal parts"
+            if len(shape) != 1 or kind.heads < 1 or shape[0] % kind.heads:
+                message = f"attend: {what} of {list(shape)} have no {kind.heads} equal parts"
                 raise AbwError(message, hint="vectors whose length is a multiple of heads")
         if shapes[1] != shapes[2]:
             message = f"attend has keys of {list(shapes[1])} for a query of {list(shapes[2])}"
             raise AbwError(message, hint="without a query, keys are scores: a number each")
         made: list[Any] = found * len(asked)
         if len(found) > 1:
-            number = self._number(Attention(heads, scaled and query is not None), shapes)
-            given = ([value.ref for value in some] for some in (found, scores, asked))
-            recorder, kind = self._net._session.recorder, self._net._kind[shapes[0]]
-            first, made = recorder.attend(number, *given), [self._net._values[shapes[0]]() for _ in asked]
-            for place, value in enumerate(made):
-                value.ref = first + place * recorder.step + kind
-            classes = [self._net._values[shape] for shape in shapes]
-            known = heads, scaled, *classes[::-1]
-            if several and known not in self._attends:
-                named = tuple(zip(("values", "keys", "queries"), classes, strict=True))
-                of = Callee("attend", number, named, (classes[0],), (kind,))
-
-                def slow(values: Any, keys: Any, queries: Any) -> Any:  # noqa: ANN401
-                    return self._attend(queries, keys, values, heads, scaled)
-
-                self._attends[known] = recorder.callable_attention(of, slow)
+            number, classes = self._number(kind, shapes), [self._net._values[shape] for shape in shapes]
+            named = tuple(zip(("values", "keys", "queries"), classes, strict=True))
+            callee = Callee("attend", number, named, (classes[0],), (self._net._kind[shapes[0]],))
+            recorder, known = self._net._session.recorder, (kind, *classes)
+            made = recorder.attend(callee, found, scores, asked)
+            if known not in self._attends:
+                self._attends[known] = recorder.callable_attention(callee, partial(self._attend, kind))
         return made if several else made[0]
 
     def softmax(self, values: Iterable[Any]) -> list[Value]:

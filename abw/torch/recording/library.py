@@ -235,25 +235,18 @@ class CellLibrary:
         if (kind, sizes) not in self._reductions:
             self._reductions[kind, sizes] = len(self.library.types)
             self._extend(with_reduction(self.library, kind, sizes))
-        number, recorder = self._reductions[kind, sizes], self.session.recorder
+        recorder = self.session.recorder
 
         def attend(values: Any, keys: Any, queries: Any) -> list[Any]:
             if len(keys) != len(values):
                 raise CannotTrace(f"attention over {len(values)} values with {len(keys)} keys")
-            made = [cls() for _ in queries]
             if len(values) == 1:
-                ref, step = values[0].ref, 0
-            else:  # kinds are checked later
-                given = ([x.ref for x in some] for some in (values, keys, queries))
-                ref, step = recorder.attend(number, *given) + cls.kind_, recorder.step
-            for one in made:
-                one.ref = ref
-                ref += step
-            return made
+                return [self.as_class(values[0], cls) for _ in queries]
+            return recorder.attend(callee, values, keys, queries)  # kinds are checked later
 
         named = tuple(zip(("values", "keys", "queries"), (cls, *others), strict=True))
-        made_of = Callee("attend", number, named, (cls,), (cls.kind_,))
-        return recorder.callable_attention(made_of, attend)
+        callee = Callee("attend", self._reductions[kind, sizes], named, (cls,), (cls.kind_,))
+        return recorder.callable_attention(callee, attend)
 
     def callee(
         self, number: int, inputs: Sequence[Any], outputs: Sequence[Any], refuse: Callable[..., Any]

@@ -225,20 +225,24 @@ class Recorder:
         self.next = first + self.step
         return first
 
-    def attend(self, number: int, values: Sequence[int], keys: Sequence[int], queries: Sequence[int]) -> int:
-        """Write an attention node for each query, over the same values and keys, all given as handles.
+    def attend(self, callee: Callee, *lists: Sequence[Value]) -> list[Any]:
+        """Write an attention node for each query, over the same values and keys; returns the results.
 
-        Returns the first one's first handle, from which those of the others follow by `step`.
+        `lists`: several values, as many keys, and the queries.
         """
-        first: int = self.next
-        if not self._state[_LIMIT]:
+        values, keys, queries = ([value.ref for value in each] for each in lists)
+        number, first, step = callee.number, int(self.next), int(self.step)
+        if self._state[_LIMIT]:
+            several = lists_of(len(values), len(queries))
+            self.write((number | self.owner.value, several, *values, *keys, *queries))
+            self.next = first + len(queries) * step
+        else:
             for query in queries:
                 self.node(number, len(values), *values, *keys, query)
-            return first
-        lists = lists_of(len(values), len(queries))
-        self.write((number | self.owner.value, lists, *values, *keys, *queries))
-        self.next = first + len(queries) * self.step
-        return first
+        made: list[Any] = [callee.outputs[0]() for _ in queries]
+        for place, value in enumerate(made):
+            value.ref = first + place * step + callee.added[0]
+        return made
 
     @property
     def unread(self) -> int:
