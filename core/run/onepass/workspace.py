@@ -71,7 +71,8 @@ class Workspace:
     ) -> None:
         """Write what the model, the policy and the executor fix."""
         self._executor, self._kinds = executor, model.schema.kinds
-        self._walked = Table(walking.table.words.copy(), walking)
+        self._walked = Table(walking.table.words.copy(), walking.table)
+        self._walked.keep("walker", walking)
         self._table = Table(np.zeros(at.WORDS, np.int64))
         self.words: Longs = self._table.words
         network, program, memory = networks.cells, networks.program, walking.memory
