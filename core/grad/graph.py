@@ -63,11 +63,8 @@ def training_graph(training: Training, graph: Graph, gradients: Mapping[str, Flo
     kinds = program.source, program.edge, program.reduction, program.read_ptr
 
     type_ptr = np.empty(summing + len(program.sums) + 1, np.int32)
-    number, count = (
-        np.full((len(program.groups), values), -1, np.int32),
-        np.zeros((len(program.groups), values), np.int32),
-    )
-    ends = np.zeros((len(program.groups), 2), np.int32)
+    number, count = np.zeros((2, len(program.groups), values), np.int32)
+    ends = np.empty((len(program.groups), 2), np.int32)
     groups = program.groups, program.group, number, count, ends
     loops.readers(own, program.slots, program.source, groups)
     lists, more, size = loops.sizes(own, program.slots, kinds, program.lists, groups, type_ptr)

@@ -30,7 +30,7 @@ def _links(operand_ptr: Ints, v: int, slots: int) -> np.int64:
 
 @njit
 def readers(graph: Given, slots: Ints, source: Ints, groups: Groups) -> None:
-    """Number the values that each group's slot reads, and count who reads them: arrays of -1 and of 0."""
+    """Number the values that each group's slot reads, and count who reads them, from 0 on."""
     type_ptr, operand_ptr, operand = graph
     kinds, _, number, count, ends = groups
     for g in range(len(kinds)):
@@ -44,9 +44,8 @@ def readers(graph: Given, slots: Ints, source: Ints, groups: Groups) -> None:
                 else:
                     constants += 1
         for value in range(number.shape[1]):
-            if count[g, value]:
-                number[g, value] = made
-                made += 1
+            number[g, value] = made if count[g, value] else -1
+            made += count[g, value] > 0
         ends[g, 0], ends[g, 1] = made, made + constants
 
 

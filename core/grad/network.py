@@ -261,8 +261,7 @@ class _Builder:
                 case "count":
                     slot = Slot(port.name, port.shape, (), (count,))
                 case "edges":
-                    reduction = "sum" if part.cell else None
-                    slot = Slot(port.name, port.shape, ((at + read.a, read.b),), (), reduction)  # type: ignore[arg-type]
+                    slot = Slot(port.name, port.shape, ((at + read.a, read.b),), (), "sum")
                 case _:
                     slot = Slot(port.name, port.shape, ((at + read.a, read.b),), ())
             slots.append(slot)

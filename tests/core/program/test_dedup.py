@@ -146,6 +146,28 @@ def test_large_pieces_are_planned_amid_those_of_the_tape(
             check_schedule(engine.whole.dag, Ran([], 0, engine).schedule(engine.whole))
 
 
+def test_lists_that_many_queries_share_stand_once(tmp_path: Path) -> None:
+    """Keys and table grow between two decisions, and the lists are found again."""
+    off, on = net_of(tmp_path, "cpu", "off"), net_of(tmp_path, "cpu", "on")
+
+    def read(net: Any, words: list[int]) -> tuple[list[int], Any]:
+        some = [net.step(net.words[word], net.start) for word in words]
+        for _ in range(2):
+            seen = net.attend(some, some, some)
+            if net.score(seen[0], seen[-1]).argmax() == 0:
+                some = seen
+        return [], net.sum([*net.attend(some[::2], some, some), net.attend(some[0], some, some)])
+
+    random = np.random.default_rng(0)
+    sentences = [random.integers(0, 20, n).tolist() for n in random.integers(2, 40, 40)] * 2
+    found, wanted = (net.run(partial(read, net), sentences, batch=80) for net in (on, off))
+    assert bits(found) == bits(wanted)
+    engine = on._session.engine(None)
+    assert engine.equal.same[: engine.nodes].tolist() == stands_by_dictionary(joined(engine.segments), on)
+    assert 2 * engine.equal_nodes > engine.nodes > 2000
+    assert len(engine.equal.keys) < sum(len(words) ** 2 for words in sentences)
+
+
 def test_types_may_be_added_meanwhile(tmp_path: Path) -> None:
     off, on = net_of(tmp_path, "cpu", "off"), net_of(tmp_path, "cpu", "on")
     first: list[Step] = [("step", [0, 1]), ("decide", [-1])]
