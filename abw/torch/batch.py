@@ -55,7 +55,7 @@ def batch(
         outputs = fast(trees)              # [model(tree) for tree in trees]
         outputs = fast(trees, sentences)   # [model(*item) for item in zip(trees, sentences)]
 
-    `batch` instances run together. `threads`: None is one a core. `policy` schedules what decisions wait for.
+    `batch` instances run together. `threads`: None is one a core. `policy` schedules nodes.
     `verify`: so many mini-batches are also run by PyTorch, one instance at a time; AbwError is raised if
     values, or gradients, differ. The model stays as it is; its parameters are PyTorch's own.
 

@@ -15,7 +15,6 @@ from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from abw.core.exec.values import single
 from abw.core.ir.network import Network
-from abw.core.policy.registry import get_policy
 from abw.core.program.lessons import Recorded
 from abw.core.program.recording.values import BITS
 from abw.core.program.running.runner import BatchRunner
@@ -35,7 +34,7 @@ class Passes:
         self.network, self._cells, self._versions = network, cells, cells.version
         self.tensors = (*cells.params, *cells.tables)
         params = cells.in_force or cells.arrays()
-        self._programs = ProgramBackward(params, get_policy("sufficient"), executor, threads)
+        self._programs = ProgramBackward(params, cells.policy, executor, threads)
         self.last: Half | None = None
 
     def forward(self, recorded: Recorded, handles: Mapping[int, list[int]]) -> Half:

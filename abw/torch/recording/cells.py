@@ -127,12 +127,14 @@ class Cells(CellLibrary):
             raise CannotTrace(f"a tensor of {tensor.dtype} on {tensor.device}: float32 on the CPU is wanted")
         known = self._brought.get(tensor.shape)
         if known is None:
-            cls = self.value_class(tuple(tensor.shape))
+            cls = self.value_class(tensor.shape)
             constant = self._inputs[cls._size]
-            known = self._brought[tensor.shape] = cls, constant, *self.session.inputs.later(constant)
-        cls, constant, objects, first = known
+            begin = ((-1 - constant.first) << BITS) + cls.kind_
+            known = cls, begin, constant.rows, *self.session.inputs.later(constant)
+            self._brought[tensor.shape] = known
+        cls, begin, rows, objects, first = known
         found = cls()
-        found.ref = ((-1 - constant.first - (first + len(objects)) % constant.rows) << BITS) + cls.kind_
+        found.ref = begin - ((first + len(objects)) % rows << BITS)
         held = self._given[id(tensor)] = tensor, version, found
         objects.append(held)
         return found
@@ -221,7 +223,7 @@ class Cells(CellLibrary):
         self._shared.clear()
         self._shared_zeros.clear()
         known, self.version = self.version, self.versions()
-        if known is not None and known != self.version:
+        if known not in (None, self.version):
             if self.in_force is None:
                 self.in_force = self.arrays().flattened()
             else:

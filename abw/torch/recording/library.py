@@ -117,7 +117,7 @@ class CellLibrary:
         self._derived: dict[int, Any] = {}
         self._hot: dict[tuple[int, int], torch.Tensor] = {}
         self._inputs: dict[int, Constant] = {}
-        self._brought: dict[Any, tuple[Any, Constant, list[Any], int]] = {}  # by the shapes of tensors
+        self._brought: dict[Any, tuple[Any, int, int, list[Any], int]] = {}  # by the shapes of tensors
         self._zeros: dict[int, int] = {}
         self.version: Any = None  # of all parameters, as the mini-batch has them
         self.in_force: Params | None = None  # these in one vector, once they were changed
@@ -125,9 +125,9 @@ class CellLibrary:
         self._bits: list[Any] = []
         self._moved = 0
         self._number = next(_NUMBERS)
-        chosen, how = get_policy(policy), How(policy, threads, 0)
+        self.policy, how = get_policy(policy), How(policy, threads, 0)
         self.session = Session(
-            self._library(), executor_of(executor, "float32"), chosen, how, lambda _: self.arrays()
+            self._library(), executor_of(executor, "float32"), self.policy, how, lambda _: self.arrays()
         )
         self.session.inputs.stack = _stacked
         self._define()
@@ -296,10 +296,8 @@ class CellLibrary:
 
     def arrays(self) -> Params:
         """The parameters in PyTorch's own memory."""
-        library = self.library
-        values = [
-            t.detach().numpy().reshape(p.shape) for t, p in zip(self.params, library.params, strict=True)
-        ]
+        pairs = zip(self.params, self.library.params, strict=True)
+        values = [tensor.detach().numpy().reshape(param.shape) for tensor, param in pairs]
         return Params(tuple(values), tuple(table.detach().numpy() for table in self.tables))
 
 
