@@ -74,20 +74,21 @@ def run(
         held = Resident(asked=options.profile or options.trace is not None)
         require_targets(options)
         clock = (SpanClock if options.trace else Clock)(*ModelRun.phases, "wait", "write", "learn", "compile")
-        model = open_model(spec, overrides, skip_bad=options.skip_bad)
-        require_weights(model)
-        if overrides.hoist is None and may_hoist(
-            options.policy, options.granularity, options.executor, options.dedup, executor.precision
-        ):
-            model = hoist_where_it_pays(model, partial(_sample, model, options.skip_bad))
-        share = options.cut(model, overrides).share(options.shard) if options.shard else None
-        _require_targets(model, options)
-        _require_growth(model, options)
-        run = _SpecRun(model, executor, options, clock, progress)
-        run.share, run.pipe = share, head
-        run.trained, run.timeline, run.held = load_weights(model), timeline, held
-        held.mark("reading")
-        run.prepare(prepared)
+        with compiling_beside(options.policy, options.encoding) as beside:
+            model = open_model(spec, overrides, skip_bad=options.skip_bad)
+            require_weights(model)
+            if overrides.hoist is None and may_hoist(
+                options.policy, options.granularity, options.executor, options.dedup, executor.precision
+            ):
+                model = hoist_where_it_pays(model, partial(_sample, model, options.skip_bad))
+            share = options.cut(model, overrides).share(options.shard) if options.shard else None
+            _require_targets(model, options)
+            _require_growth(model, options)
+            run = _SpecRun(model, executor, options, clock, progress)
+            run.share, run.pipe = share, head
+            run.trained, run.timeline, run.held = load_weights(model), timeline, held
+            held.mark("reading")
+            run.prepare(prepared, beside)
         observers = [
             held,
             *usual_observers(options, run.learned.name if run.learned else options.policy),
@@ -190,8 +191,11 @@ class _SpecRun(ModelRun):
             "auto_batch": self.tried or [],
         }
 
-    def prepare(self, prepared: Callable[[Executor], None]) -> None:
-        """Compile, choose policy and mini-batch, call `prepared` with the executor. Errors: AbwError."""
+    def prepare(self, prepared: Callable[[Executor], None], beside: Beside) -> None:
+        """Compile, choose policy and mini-batch, call `prepared` with the executor. Errors: AbwError.
+
+        `beside`: the process that compiles meanwhile; it ends when the policy is chosen.
+        """
         options, clock, model = self.options, self.clock, self.model
         self.progress.phase("compile" if is_compiled(place) else FIRST_TIME)
         with clock("compile"):
@@ -200,43 +204,44 @@ class _SpecRun(ModelRun):
             self.learned = kept = kept_policy(networks, asked)
             if options.output and kept:
                 refuse_overwrite(options.output, kept.path)
-        with compiling_beside(asked if asked.learned and not kept else None) as beside:
+            if not kept:
+                beside.learn()
+            params = make_params(networks.cells, self.trained, options.seed)
+            if options.check_finite:
+                refuse_weights(networks.cells, params)
+            self.params = params if options.verify else None
+            self.executor.prepare(networks.network, params, options.threads)
+            prepared(self.executor)
+            most = max(LARGEST if options.auto_batch and not model.growth else 2, asked.instances)
+            sample, used = open_sample(
+                model, networks, most, skip_bad=options.skip_bad, executor=self.executor
+            )
+            whole = len(sample.instances) < most and not (self.pipe or options.auto_batch)
+            if whole and not may_look(sample, used):  # so that what looks is not compiled
+                self.networks = networks = replace(networks, equal=None)
+                sample = replace(sample, networks=networks)
+            small = _warm_up(sample, min(2, used), self.executor, beside)
+            if kept:
+                kept.policy.schedule(small)
+            elif not asked.learned:
+                get_policy(asked.name).schedule(small)
+            self.timeline.measure(clock, networks.network)
+            self.held.mark("compiling")
+
+        def ready(name: str) -> None:
+            """Compile what a policy runs; the time does not count as learning."""
+            before = clock.seconds["compile"]
             with clock("compile"):
-                params = make_params(networks.cells, self.trained, options.seed)
-                if options.check_finite:
-                    refuse_weights(networks.cells, params)
-                self.params = params if options.verify else None
-                self.executor.prepare(networks.network, params, options.threads)
-                prepared(self.executor)
-                most = max(LARGEST if options.auto_batch and not model.growth else 2, asked.instances)
-                sample, used = open_sample(
-                    model, networks, most, skip_bad=options.skip_bad, executor=self.executor
-                )
-                whole = len(sample.instances) < most and not (self.pipe or options.auto_batch)
-                if whole and not may_look(sample, used):  # so that what looks is not compiled
-                    self.networks = networks = replace(networks, equal=None)
-                    sample = replace(sample, networks=networks)
-                small = _warm_up(sample, min(2, used), self.executor, beside)
-                if kept:
-                    kept.policy.schedule(small)
-                elif not asked.learned:
-                    get_policy(asked.name).schedule(small)
-                self.timeline.measure(clock, networks.network)
-                self.held.mark("compiling")
+                beside.wait(name)
+                _compile(name, small, asked)
+            clock.seconds["learn"] -= clock.seconds["compile"] - before
 
-            def ready(name: str) -> None:
-                """Compile what a policy runs; the time does not count as learning."""
-                before = clock.seconds["compile"]
-                with clock("compile"):
-                    beside.wait(name)
-                    _compile(name, small, asked)
-                clock.seconds["learn"] -= clock.seconds["compile"] - before
-
-            with clock("learn"):
-                self.policy, self.learned = chosen_policy(
-                    kept, sample, asked, used=used, ready=ready, progress=self.progress
-                )
-                self.held.mark("choosing the policy")
+        with clock("learn"):
+            self.policy, self.learned = chosen_policy(
+                kept, sample, asked, used=used, ready=ready, progress=self.progress
+            )
+            self.held.mark("choosing the policy")
+        beside.end()
         self.policy_file = self.learned.path if self.learned else None
         passes = Passes(model, networks, self.executor, self.outputs)
         # growth is looked at, which passes do not note

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numba.core.registry import cpu_target
 
 from abw.core.base.parallel import usable_cores
 from abw.core.graph.bounds import lower_bound
@@ -35,12 +36,12 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
-    from abw.core.run.learning import Asked  # the other process does without what that imports
-
 # What the other process compiles first, in this order, since a run needs it before policies.
 PLAN, BOUND = "plan", "bound"
 # The policies that it compiles next, in this order; FSMs follow.
 FIRST = ("agenda", *RULES)
+# What `auto` nearly always needs; the other policies are compiled once one of them is asked for.
+NEEDED = (PLAN, BOUND, *FIRST[:2])
 
 # Seconds without a message after which the other process is given up.
 PATIENCE = 60.0
@@ -49,13 +50,13 @@ WAY = "fork" if sys.platform == "linux" else "spawn"
 
 
 @contextmanager
-def compiling_beside(asked: Asked | None) -> Iterator[Beside]:
-    """Run another process that compiles its part of what a run needs, during the block.
+def compiling_beside(policy: str, encoding: str = "best") -> Iterator[Beside]:
+    """Run another process that compiles its part of what a run by a policy needs, during the block.
 
-    `asked`: the policy to be learned, if any. No process is started if everything is compiled already, or on
-    a single core. It never outlives the block; what it fails to compile is compiled here as usual.
+    `encoding`: of `fsm`. No process is started if everything is compiled already, or on a single core. It
+    never outlives the block; what it fails to compile is compiled here as usual.
     """
-    beside = Beside(asked)
+    beside = Beside(policy, encoding)
     try:
         yield beside
     finally:
@@ -65,20 +66,28 @@ def compiling_beside(asked: Asked | None) -> Iterator[Beside]:
 class Beside:
     """The other process, if there is one. It sends the name of each part that it has compiled."""
 
-    def __init__(self, asked: Asked | None) -> None:
-        """Start it."""
+    def __init__(self, policy: str, encoding: str) -> None:
+        """Start it if nothing is compiled yet."""
         self.process: BaseProcess | None = None
         self._said: set[str] = set()
-        what = ""
-        if asked is not None and not asked.name.endswith(".json") and not is_compiled(trial):
-            what = CHOSEN if asked.name == CHOSEN else asked.encoding
-        if (not what and is_compiled(fill_plan)) or usable_cores() < 2:
+        self._learned = {CHOSEN: CHOSEN, LEARNED: encoding}.get(policy, "")
+        if not is_compiled(fill_plan):
+            self._start()
+
+    def learn(self) -> None:
+        """Start it if the policy has to be learned or chosen, and what that runs is not compiled yet."""
+        if self._learned and not self.process and not is_compiled(trial):
+            self._start()
+
+    def _start(self) -> None:
+        if usable_cores() < 2:
             return
         import multiprocessing  # takes longer than everything else here in later runs
 
+        cpu_target.typing_context.refresh()  # so that a copy need not fill numba's tables anew
         context: Any = multiprocessing.get_context(WAY)
-        self._told, tells = context.Pipe(duplex=False)
-        process = context.Process(target=_compile_quietly, args=(what, tells), daemon=True)
+        self._told, tells = context.Pipe()
+        process = context.Process(target=_compile_quietly, args=(self._learned, tells), daemon=True)
         # no memory for another process, or this one may not start any (a daemon)
         with suppress(OSError, AssertionError), _safe_start():
             process.start()
@@ -92,6 +101,8 @@ class Beside:
             return
         while self.process and not self._told.closed and name not in self._said:
             try:
+                if name not in NEEDED:
+                    self._told.send(name)
                 if self._told.poll(PATIENCE):
                     self._said.add(self._told.recv())
                     continue
@@ -134,16 +145,16 @@ def _compile_quietly(what: str, tells: Connection) -> None:
     with suppress(BaseException):  # such as Ctrl-C: then this process compiles it, if it goes on
         for part in compile_parts(what):
             tells.send(part)
+            if part == NEEDED[-1] and not tells.poll(PATIENCE):
+                break
 
 
 def compile_parts(what: str) -> Iterator[str]:
-    """Compile what every run needs: plans, bounds, and `agenda`, with which runs are compared.
+    """Compile what every run needs: plans, bounds, and `depth` and `agenda`, with which runs are compared.
 
     Then, by `what`: learning an FSM with an encoding (`best`: with all that are tried), or the rules and FSMs
     that `auto` tries, or nothing more (''). Yields the name of each part as soon as it is ready.
     """
-    _plan_nothing()
-    yield PLAN
     # a chain of four nodes, whose types recur
     type, succ_ptr, succ, indegree, ptr, operand = (
         np.array(values, np.int32)
@@ -153,6 +164,9 @@ def compile_parts(what: str) -> Iterator[str]:
     dag = replace(chain, reads=Reads(ptr, operand, 0))
     # and two nodes that are ready together: a state that the chain never has
     other = build_dag(dag.types, type[:2].copy(), succ[:0].copy(), succ[:0].copy())
+    get_policy("depth").schedule(dag)
+    _plan_nothing()
+    yield PLAN
     lower_bound(dag)
     yield BOUND
     for name in FIRST if what == CHOSEN else FIRST[:1]:

@@ -23,7 +23,7 @@ from abw.core.policy.learned.choice import SINGLE
 from abw.core.policy.rules import critical, frontier, remaining, sufficient, weight
 from abw.core.policy.rules.depth import Depth
 from abw.core.run import precompile
-from abw.core.run.learning import Asked, train
+from abw.core.run.learning import train
 from abw.core.run.minibatches import planned
 from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
@@ -74,31 +74,31 @@ def uncompiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_process_ends_by_itself_or_with_the_block(uncompiled: pytest.MonkeyPatch) -> None:
-    with precompile.compiling_beside(Asked("fsm", "base")) as beside:
+    with precompile.compiling_beside("fsm", "base") as beside:
         beside.wait("fsm")
         assert beside.process is not None
         beside.process.join(60)
         assert beside.process.exitcode == 0
-    with pytest.raises(KeyboardInterrupt), precompile.compiling_beside(Asked("fsm", "base")) as beside:
+    with pytest.raises(KeyboardInterrupt), precompile.compiling_beside("fsm", "base") as beside:
         raise KeyboardInterrupt
     assert beside.process is not None
     assert beside.process.exitcode is not None
 
 
 def test_it_says_what_is_ready(uncompiled: pytest.MonkeyPatch) -> None:
-    with precompile.compiling_beside(None) as beside:
+    with precompile.compiling_beside("agenda") as beside:
         for name in (precompile.PLAN, precompile.BOUND, "agenda"):
             beside.wait(name)
         assert beside.process is not None
         beside.process.join(60)
         assert beside.process.exitcode == 0
-    with precompile.compiling_beside(Asked("auto")) as beside:
+    with precompile.compiling_beside("auto") as beside:
         for name in (*SINGLE, "fsm", "beam"):
             beside.wait(name)
         assert beside.process is not None
         beside.process.join(60)
         assert beside.process.exitcode == 0
-    with precompile.compiling_beside(Asked("fsm", "base")) as beside:
+    with precompile.compiling_beside("fsm", "base") as beside:
         beside.wait("critical")  # it says nothing of that: until it has ended
         assert beside.process is not None
         assert beside.process.exitcode == 0
@@ -106,7 +106,7 @@ def test_it_says_what_is_ready(uncompiled: pytest.MonkeyPatch) -> None:
 
 def test_one_that_takes_too_long_is_given_up(uncompiled: pytest.MonkeyPatch) -> None:
     uncompiled.setattr(precompile, "PATIENCE", 0.0)
-    with precompile.compiling_beside(Asked("fsm", "base")) as beside:
+    with precompile.compiling_beside("fsm", "base") as beside:
         beside.wait("fsm")
         assert beside.process is not None
         assert beside.process.exitcode is not None
@@ -118,15 +118,15 @@ def test_there_is_none_where_it_cannot_help(uncompiled: pytest.MonkeyPatch) -> N
 
     with uncompiled.context() as only:
         only.setattr(precompile, "usable_cores", lambda: 1)
-        assert precompile.Beside(Asked("fsm", "base")).process is None
+        assert precompile.Beside("fsm", "base").process is None
     with uncompiled.context() as only:
         only.setattr(precompile, "is_compiled", lambda _: True)
-        assert precompile.Beside(Asked("fsm", "base")).process is None
+        assert precompile.Beside("fsm", "base").process is None
     with uncompiled.context() as only:
         only.setattr(precompile, "is_compiled", lambda function: function is fill_plan)
-        assert precompile.Beside(None).process is None
+        assert precompile.Beside("agenda", "best").process is None
     uncompiled.setattr(BaseProcess, "start", refuse)
-    with precompile.compiling_beside(Asked("fsm", "base")) as beside:
+    with precompile.compiling_beside("fsm", "base") as beside:
         assert beside.process is None
         beside.wait("fsm")
 
@@ -134,7 +134,7 @@ def test_there_is_none_where_it_cannot_help(uncompiled: pytest.MonkeyPatch) -> N
 def test_a_file_in_the_current_folder_is_not_run(uncompiled: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text("import pathlib; pathlib.Path('ran').touch()")
     uncompiled.chdir(tmp_path)
-    with precompile.compiling_beside(Asked("fsm", "base")) as beside:
+    with precompile.compiling_beside("fsm", "base") as beside:
         beside.wait("fsm")
         assert beside.process is not None
         beside.process.join(60)
