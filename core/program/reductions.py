@@ -40,12 +40,14 @@ class Reductions:
     ) -> Any:  # noqa: ANN401
         """See `Net.attend`."""
         kind = Attention(heads, scaled and query is not None)
-        lists: tuple[Any, ...] = values, keys, query
+        single = type(query) not in (list, tuple)
+        lists: tuple[Any, ...] = values, keys, [query] if single else query
         if all(type(each) in (list, tuple) and each for each in lists):
             known = self._attends.get((kind, *(type(each[0]) for each in lists)))
             if known is not None:
-                return known(*lists)
-        return self._attend(kind, *lists)
+                found = known(*lists)
+                return found[0] if single else found
+        return self._attend(kind, values, keys, query)
 
     def _attend(self, kind: Attention, values: Iterable[Any], keys: Iterable[Any], query: Any) -> Any:  # noqa: ANN401
         """Attend with what may be no values of one class yet, or a single query or value."""
