@@ -33,8 +33,8 @@ Bytes = NDArray[np.uint8]
 Longs = NDArray[np.int64]
 
 # What an object is.
-_TUPLE, _LIST, _MAPPING, _TEXT, _WHOLE, _FLOAT, _FLAG, _NOTHING, _OTHER = range(9)
-_KINDS = (tuple, list, dict, str, int, float, bool, type(None))
+_TEXT, _TUPLE, _LIST, _MAPPING, _WHOLE, _FLOAT, _FLAG, _NOTHING, _OTHER = range(9)
+_KINDS = (str, tuple, list, dict, int, float, bool, type(None))
 
 # How a text or a number is written: as a word without blanks, and without brackets, or bars; one that is the
 # last of two members; with the tag of a word that has none; as lines; as JSON.
@@ -45,7 +45,7 @@ _NEWLINE, _PARTING, _MARK = 10, 1, 0xEF
 _FORBIDDEN = np.zeros((8, 256), np.bool_)
 _FORBIDDEN[:LINE, : _BLANK + 1] = True
 _FORBIDDEN[[BRACKETED, LEAF]] |= np.isin(np.arange(256), [*b"()"])
-_FORBIDDEN[BARRED, _BAR] = _FORBIDDEN[LINE, _NEWLINE] = _FORBIDDEN[LINES, _PARTING] = True
+_FORBIDDEN[BARRED, _BAR] = True
 _FORBIDDEN[JSON, [*range(_BLANK), _QUOTE, _BACKSLASH]] = True
 
 
@@ -148,7 +148,12 @@ def write_all(instances: int, rules: Longs, out: Bytes, space: Longs) -> int:
         kind = _kind_of(obj, space)
         if at + _SPARE > room:
             return ROOM
-        if kind <= _MAPPING:
+        if kind == _TEXT:
+            how = rules[which, member + _AS_TEXT]
+            if how < 0 or (how == LEAF and space[base + _COUNT] != 2):
+                return LEFT
+            at = _text(obj, how, out, at, space)
+        elif kind <= _MAPPING:
             which = rules[which, member + (_AS_MAPPING if kind == _MAPPING else _AS_LIST)]
             if which < 0 or deep == DEEP:
                 return LEFT
@@ -169,11 +174,6 @@ def write_all(instances: int, rules: Longs, out: Bytes, space: Longs) -> int:
                 for i in range(count):
                     out[at], out[at + 1] = _BLANK if i > 0 else _NEWLINE, _DIGIT
                     at += 2
-        elif kind == _TEXT:
-            how = rules[which, member + _AS_TEXT]
-            if how < 0 or (how == LEAF and space[base + _COUNT] != 2):
-                return LEFT
-            at = _text(obj, how, out, at, space)
         else:
             how = rules[which, member + _AS_NUMBER]
             if how < 0 or kind == _OTHER or (kind > _FLOAT and how != JSON):
@@ -255,20 +255,26 @@ def _text(obj: int, how: int, out: Bytes, at: int, space: Longs) -> int:
     size = space[_SIZE]
     if at + size + _SPARE > len(out):
         return ROOM
-    text, wrong = bytes_at(found, size), size == 0 and how != JSON
+    text, wrong, high, parted = bytes_at(found, size), size == 0 and how != JSON, np.uint8(0), 0
     at = _put(_QUOTE if how == JSON else 0, out, at)
-    for i in range(size):
-        c = text[i]
-        out[at + i] = c
-        wrong |= _FORBIDDEN[how, c]
-        if c >= 0xC2 and how < LINE and i + 1 < size:  # the blanks of Unicode
-            d, e = text[i + 1], text[min(i + 2, size - 1)]
-            wrong |= (c == 0xC2) & ((d == 0x85) | (d == 0xA0))
-            wrong |= (c == 0xE1) & (d == 0x9A) & (e == 0x80)
-            wrong |= (c == 0xE2) & (d == 0x80) & ((e <= 0x8A) | (e == 0xA8) | (e == 0xA9) | (e == 0xAF))
-            wrong |= (c == 0xE2) & (d == 0x81) & (e == 0x9F)
-            wrong |= (c == 0xE3) & (d == 0x80) & (e == 0x80)
-    if wrong or (LINE <= how < JSON and text[0] == _MARK):
+    if LINE <= how < JSON:  # long ones, as a rule
+        parts = _NEWLINE if how == LINE else _PARTING
+        for i in range(size):
+            out[at + i] = text[i]
+            parted += text[i] == parts
+    else:
+        for i in range(size):
+            out[at + i] = text[i]
+            high |= text[i]
+            wrong |= _FORBIDDEN[how, text[i]]
+    for i in range(size - 1 if high >= 0xC2 and how < LINE else 0):  # the blanks of Unicode
+        c, d, e = text[i], text[i + 1], text[min(i + 2, size - 1)]
+        wrong |= (c == 0xC2) & ((d == 0x85) | (d == 0xA0))
+        wrong |= (c == 0xE1) & (d == 0x9A) & (e == 0x80)
+        wrong |= (c == 0xE2) & (d == 0x80) & ((e <= 0x8A) | (e == 0xA8) | (e == 0xA9) | (e == 0xAF))
+        wrong |= (c == 0xE2) & (d == 0x81) & (e == 0x9F)
+        wrong |= (c == 0xE3) & (d == 0x80) & (e == 0x80)
+    if wrong or parted or (LINE <= how < JSON and text[0] == _MARK):
         return LEFT
     return _put(_QUOTE if how == JSON else _TAG if how == UNTAGGED else 0, out, at + size)
 
