@@ -9,7 +9,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -208,8 +208,21 @@ def _cell(name: str, cell: Cell, where: str) -> Iterator[str]:
     if cell.params:
         yield f"    params: {{{', '.join(f'{p.name}: {_shape(p.shape)}' for p in cell.params)}}}"
     yield "    equations: |"
-    yield from ("      " + VARIABLE.sub(r"v\1", line) for line in equations(cell))
+    yield from ("      " + VARIABLE.sub(r"v\1", line) for line in equations(_unspread(cell)))
     yield f"    outputs: {{{', '.join(f'{n}: {n}' for n, _ in cell.outputs)}}}"
+
+
+def _unspread(cell: Cell) -> Cell:
+    """A cell as equations have it, which spread arguments themselves, but for a column's shape."""
+    own: dict[int, int] = {}
+    ops = []
+    for v, op in enumerate(cell.ops, cell.first_op):
+        if op.name == "spread" and len(op.shape) == 2 and op.attr[0] > 1:
+            op = replace(op, name="reshape", shape=(op.shape[0], 1))
+        elif op.name == "spread":
+            own[v] = op.args[0]
+        ops.append(replace(op, args=tuple(own.get(a, a) for a in op.args)))
+    return replace(cell, ops=tuple(ops))
 
 
 def _shape(shape: Shape) -> str:

@@ -17,6 +17,7 @@ pytest.importorskip("greenlet", reason="models that decide need greenlet: pip in
 import abw  # noqa: E402
 from abw.torch import batch  # noqa: E402
 from tests.torch.models import FIVE, five, tensors  # noqa: E402
+from tests.torch.odd import MODELS  # noqa: E402
 
 
 def by_size(outputs, scalars):
@@ -49,6 +50,18 @@ def test_an_exported_model_gives_what_the_model_gives(name, tmp_path):
         np.testing.assert_allclose(
             np.concatenate([*found[f"out{size}"]]).reshape(rows.shape), rows, atol=2e-6
         )
+
+
+@pytest.mark.parametrize("name", ["rows_taken", "weights_computed", "sequentials"])
+def test_numbers_spread_over_vectors_are_written_as_equations(name, tmp_path):
+    torch.manual_seed(1)
+    model, items = MODELS[name]().eval(), [[1, 2], [3, 4, 5], [6]]
+    path = batch(model).export(tmp_path, items)
+    lines = (tmp_path / "instances.jsonl").read_text().splitlines()
+    found = np.concatenate([*abw.load(path)([json.loads(line) for line in lines])["out6"]])
+    with torch.no_grad():
+        wanted = by_size([model(item) for item in items], False)[6]
+    np.testing.assert_allclose(found.reshape(wanted.shape), wanted, atol=2e-6)
 
 
 def test_the_command_line_takes_what_is_exported(tmp_path):
