@@ -33,7 +33,7 @@ BUDGETS = {
     "core/plan": (1_310, 10_610),
     "core/policy": (5_160, 38_750),  # what rules begin with is compiled once
     "core/program": (5_418, 34_760),  # attention of several queries in machine code
-    "core/run": (9_330, 78_420),  # one pass: equal nodes, growing models to the end, runs and their observers
+    "core/run": (9_350, 78_530),  # one pass: equal nodes, growing models to the end, runs and their observers
     "core/scale": (1_010, 6_950),
     "core/script": (985, 7_050),
     "core/serve": (3_130, 21_500),  # engines of one model have the same files
