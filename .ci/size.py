@@ -25,14 +25,14 @@ BUDGETS = {
     "core/build": (470, 3_700),  # models as C libraries
     "core/cell": (895, 6_150),
     "core/data": (6_655, 52_850),  # JSON eight bytes at once
-    "core/exec": (14_568, 117_350),  # queries of one list are one record; weight gradients skip padding
-    "core/grad": (2_195, 19_150),  # sums over the edges that read a value
+    "core/exec": (14_612, 117_850),  # queries of one list are one record; weight gradients skip padding
+    "core/grad": (2_190, 19_100),  # sums over the edges that read a value
     "core/graph": (7_078, 59_960),
     "core/ir": (2_515, 15_900),
     "core/jit": (1_005, 6_140),  # tables name arrays; loops are optimised once, in a tenth less time
     "core/plan": (1_310, 10_610),
     "core/policy": (5_160, 38_750),  # what rules begin with is compiled once
-    "core/program": (5_418, 34_760),  # attention of several queries in machine code
+    "core/program": (5_420, 34_800),  # attention of several queries in machine code
     "core/run": (9_350, 78_530),  # one pass: equal nodes, growing models to the end, runs and their observers
     "core/scale": (1_010, 6_950),
     "core/script": (985, 7_050),

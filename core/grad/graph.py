@@ -64,8 +64,8 @@ def training_graph(training: Training, graph: Graph, gradients: Mapping[str, Flo
 
     type_ptr = np.empty(summing + len(program.sums) + 1, np.int32)
     number, count = np.zeros((2, len(program.groups), values), np.int32)
-    ends = np.empty((len(program.groups), 2), np.int32)
-    groups = program.groups, program.group, number, count, ends
+    read, ends = np.empty_like(number), np.empty((len(program.groups), 2), np.int32)
+    groups = program.groups, program.group, number, count, read, ends
     loops.readers(own, program.slots, program.source, groups)
     lists, more, size = loops.sizes(own, program.slots, kinds, program.lists, groups, type_ptr)
     ptr, nothing = np.zeros(values + lists + 2, np.int32), np.empty(0, np.int32)

@@ -15,10 +15,11 @@ Bools = NDArray[np.bool_]
 
 # Of the forward graph: `type_ptr`, `operand_ptr`, `operand`.
 Given = tuple[Ints, Ints, Ints]
-# Of the parts that have a node for each value read: `groups` and `group` as `Program` has them, the node's
-# number for each value (G, values), -1 where nothing reads it, how many edges do, and the number of nodes of
-# computed values, and of all (G, 2): behind them is one for each edge that reads a constant.
-Groups = tuple[Ints, Ints, Ints, Ints, Ints]
+# Of the parts that have a node for each value read: `groups` and `group` as `Program` has them; of each value
+# (G, values) the node's number from 1 on, 0 where nothing reads it, how many edges do, and in the order of
+# numbers the values; the number of nodes of computed values, and of all (G, 2): behind them is one for each
+# edge that reads a constant.
+Groups = tuple[Ints, Ints, Ints, Ints, Ints, Ints]
 
 
 @inner
@@ -30,22 +31,23 @@ def _links(operand_ptr: Ints, v: int, slots: int) -> np.int64:
 
 @njit
 def readers(graph: Given, slots: Ints, source: Ints, groups: Groups) -> None:
-    """Number the values that each group's slot reads, and count who reads them, from 0 on."""
+    """Number the values that each group's slot reads as they are met, and count who reads them."""
     type_ptr, operand_ptr, operand = graph
-    kinds, _, number, count, ends = groups
+    kinds, _, number, count, values, ends = groups
     for g in range(len(kinds)):
         t, s = source[kinds[g, 0] - len(slots)], np.int64(kinds[g, 1])
         constants, made = 0, 0
         for v in range(type_ptr[t], type_ptr[t + 1]):
             links = _links(operand_ptr, v, slots[t])
             for reference in operand[operand_ptr[v] + s * links : operand_ptr[v] + (s + 1) * links]:
-                if reference >= 0:
-                    count[g, reference] += 1
-                else:
+                if reference < 0:
                     constants += 1
-        for value in range(number.shape[1]):
-            number[g, value] = made if count[g, value] else -1
-            made += count[g, value] > 0
+                    continue
+                if count[g, reference] == 0:
+                    values[g, made] = reference
+                    made += 1
+                    number[g, reference] = made
+                count[g, reference] += 1
         ends[g, 0], ends[g, 1] = made, made + constants
 
 
@@ -78,7 +80,7 @@ def sizes(
         more += lists[p] * along
         made = along if edge[p] else here
         if groups[1][p] >= 0:
-            made = np.int64(groups[4][groups[1][p], 1])
+            made = np.int64(groups[5][groups[1][p], 1])
         size += (along if reduction[p] else made) * (read_ptr[p + 1] - read_ptr[p])
         first[types + p + 1] = first[types + p] + made
     for q in range(types + len(source) + 1, len(first)):
@@ -124,11 +126,10 @@ def flow(
                 continue
             if who == by.VALUE:
                 g = groups[1][gives[t, s, 1] - len(slots_of)]
-                for value in range(groups[2].shape[1]):
-                    if groups[2][g, value] >= 0:
-                        own = base + (np.int64(groups[2][g, value]) << wide)
-                        constants = _into(value, own, found, constants, writing)
-                edge = np.int64(groups[4][g, 0])
+                for i in range(groups[5][g, 0]):
+                    own = base + (np.int64(i) << wide)
+                    constants = _into(groups[4][g, i], own, found, constants, writing)
+                edge = np.int64(groups[5][g, 0])
             for v in range(type_ptr[t], type_ptr[t + 1]):
                 begin, links = operand_ptr[v] + s, np.int64(1)
                 if reduces[t]:
@@ -332,7 +333,7 @@ def _sums(
     `of`: the first node of its forward type, the end of these, how many slots they have, and its group.
     """
     _, given_ptr, given = graph
-    kinds, _, number, count, ends = groups
+    kinds, _, number, count, values, ends = groups
     begin, end, slots, g = of
     kind, here = made
     shift, wide = shifts
@@ -342,10 +343,8 @@ def _sums(
             links = _links(given_ptr, v, slots)
             operand_ptr[here + v - begin + 1] = operand_ptr[here + v - begin] + several * links
     else:
-        for value in range(number.shape[1]):
-            if number[g, value] >= 0:
-                node = here + number[g, value]
-                operand_ptr[node + 1] = operand_ptr[node] + several * count[g, value]
+        for i in range(ends[g, 0]):
+            operand_ptr[here + i + 1] = operand_ptr[here + i] + several * count[g, values[g, i]]
         for node in range(here + ends[g, 0], here + ends[g, 1]):
             operand_ptr[node + 1] = operand_ptr[node] + several
     fresh = here + (ends[g, 0] if g >= 0 else 0)
@@ -358,7 +357,7 @@ def _sums(
                 node, place, length = fresh, np.int64(0), np.int64(1)
                 fresh += 1
             elif g >= 0:
-                node, who = here + number[g, reference], reference >> shift
+                node, who = here + number[g, reference] - 1, reference >> shift
                 length = np.int64((operand_ptr[node + 1] - operand_ptr[node]) // several)
                 place = length - count[g, reference]
                 count[g, reference] -= 1

@@ -73,7 +73,7 @@ def _both(
             for b in range(low, high):
                 for o in range(feeds.shape[2] if feeds[g, batch_type[b]].any() else 0):
                     for i in range(batch_ptr[b], batch_ptr[b + 1]):
-                        node = number[g, (batch_nodes[i] << shift) + o]
+                        node = number[g, (batch_nodes[i] << shift) + o] - 1
                         if node >= 0:
                             nodes[filled] = type_ptr[of_values[g, 0]] + node
                             filled += 1

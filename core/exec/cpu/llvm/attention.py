@@ -129,7 +129,7 @@ class AttentionKernel:
             totals.append(f.spread(across(f, "fadd", powers)))
             f.store(f.vec("fdiv", powers, totals[-1]), weights)
         self._write_logs(group, levels, totals)
-        self._write(group, begin, count, out)
+        self.write(group, begin, count, out)
 
     def _one_block(self, group: str, begin: str, count: str, query: str, out: str) -> None:
         """A group of heads of one lane whose list is one block."""
@@ -138,7 +138,7 @@ class AttentionKernel:
         levels = [self._level(x) for x in largest]
         totals = [self.f.spread(total) for total in self._powers(count, levels)]
         self._write_logs(group, levels, totals)
-        self._write(group, begin, count, out, totals)
+        self.write(group, begin, count, out, totals)
 
     def _write_logs(self, group: str, levels: Sequence[str], totals: Sequence[str]) -> None:
         """Write the logarithms of sums of exponentials, from those of what scores are above `levels`."""
@@ -148,7 +148,7 @@ class AttentionKernel:
             for h, (level, total) in enumerate(zip(levels, totals, strict=True)):
                 f.put("float", self._first(f.vec("fadd", level, log(f, total))), first, h)
 
-    def _write(self, group: str, begin: str, count: str, out: str, totals: Sequence[str] = ()) -> None:
+    def write(self, group: str, begin: str, count: str, out: str, totals: Sequence[str] = ()) -> None:
         """Write a block's weighted sums to the heads' place in `out`; over `totals`, where they are given."""
         f = self.f
         ragged = self.share % self.lanes > 0

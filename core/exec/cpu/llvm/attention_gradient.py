@@ -11,7 +11,7 @@ from abw.core.exec.cpu.llvm.attention import BLOCK_ROWS, ZEROS, AttentionKernel,
 from abw.core.exec.cpu.llvm.emit import Function, Module, double, splat
 from abw.core.exec.cpu.llvm.functions import exp
 from abw.core.exec.cpu.llvm.kernel import PARAMS
-from abw.core.exec.cpu.llvm.singles import across, copy, masked, over
+from abw.core.exec.cpu.llvm.singles import copy, masked, over
 from abw.core.exec.lower.rows import columns
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import KEYS, QUERY, SLOPE, VALUES, AttentionGradient
@@ -43,7 +43,30 @@ class _Gradient(AttentionKernel):
         self.lanes_of(lambda _, *lane: f.repeat(groups, lambda group: self._group(group, *lane)))
 
     def _group(self, group: str, begin: str, count: str, out: str) -> None:
-        """Some heads of one lane."""
+        """Some heads of one lane: the edges of one block are summed as they are."""
+        f = self.f
+
+        def short() -> None:
+            self._edges(group, begin, count)
+            self.write(group, begin, count, out)
+
+        one = f.let(f"icmp sle i64 {count}, {BLOCK_ROWS}")
+        f.when(one, short, lambda: self._blocks_of(group, begin, count, out))
+
+    def _edges(self, group: str, first: str, count: str) -> None:
+        """The weights of a block's edges, four at a time; behind the last what is no number of theirs."""
+        f = self.f
+        final = f.i64("sub", count, 1)
+
+        def four(turn: str) -> None:
+            k = f.i64("mul", turn, 4)
+            places = [f.least(f.i64("add", k, r), final) for r in range(4)]
+            self._four(group, [f.i64("add", first, place) for place in places], f.i64("mul", k, 4))
+
+        f.repeat(f.i64("sdiv", f.i64("add", count, 3), 4), four)
+        f.repeat(self.filled(count), self._weigh)
+
+    def _blocks_of(self, group: str, begin: str, count: str, out: str) -> None:
         f, wide = self.f, self.f.target.wide
         for sums in self.sums:
             for place in self.vectors:
@@ -53,8 +76,7 @@ class _Gradient(AttentionKernel):
         def block(turn: str) -> None:
             done = f.i64("mul", turn, BLOCK_ROWS)
             first, some = f.i64("add", begin, done), f.least(f.i64("sub", count, done), BLOCK_ROWS)
-            f.repeat(some, lambda k: self._edge(group, f.i64("add", first, k), k))
-            f.repeat(self.filled(some), self._weigh)
+            self._edges(group, first, some)
             self.add(group, first, some, [one] * self.together)
 
         f.repeat(f.i64("sdiv", f.i64("add", count, BLOCK_ROWS - 1), BLOCK_ROWS), block)
@@ -68,34 +90,56 @@ class _Gradient(AttentionKernel):
         """Where the heads' floats of a part of an edge's state begin."""
         return self.of_heads(self.f.at(self.row(QUERY, edge), 4 * self.parts[part]), group, floats)
 
-    def _edge(self, group: str, edge: str, k: str) -> None:
-        """Write what an edge's score is above the logarithm, and the slope of its weight."""
+    def _four(self, group: str, edges: list[str], place: str) -> None:
+        """Write what four edges' scores are above the logarithms, and the slopes of their weights."""
         f = self.f
-        keys, values = (
-            self.of_heads(self.row(s, edge), group, size)
-            for s, size in ((KEYS, self.part), (VALUES, self.wide))
-        )
-        queries, gradients = self._state(edge, group, 0, self.part), self._state(edge, group, 1, self.wide)
-        logs, levels = self._state(edge, group, 2, 1), self._state(edge, group, 3, 1)
+
+        def floats(slot: int, size: int) -> list[list[str]]:
+            return [self.of_heads(self.row(slot, edge), group, size) for edge in edges]
+
+        def states(part: int, size: int) -> list[list[str]]:
+            return [self._state(edge, group, part, size) for edge in edges]
+
+        def four(operation: str, a: str, b: str) -> str:
+            return f.let(f"{operation} <4 x float> {a}, {b}")
+
+        def keep(found: str, out: str) -> None:
+            f.do(f"store <4 x float> {found}, ptr {f.at(out, place)}, align 4")
+
+        factor = splat(self.factor)
+        keys, queries, logs = floats(KEYS, self.part), states(0, self.part), states(2, 1)
         for h in range(self.together):
-            score = self._dot(keys[h], queries[h], self.part, self.added)
-            score = f.let(f"fmul float {score}, {self.number}")
-            f.put("float", f.let(f"fsub float {score}, {f.item('float', logs[h], 0)}"), self.weights[h], k)
-            if self.of != VALUES:
-                slope = self._dot(values[h], gradients[h], self.wide, False)
-                slope = f.let(f"fsub float {slope}, {f.item('float', levels[h], 0)}")
-                f.put("float", f.let(f"fmul float {slope}, {self.number}"), self.slopes[h], k)
+            scores = self._dots([x[h] for x in keys], [x[h] for x in queries], self.part, self.added)
+            above = self._together([f.item("float", x[h], 0) for x in logs])
+            keep(four("fsub", four("fmul", scores, factor), above), self.weights[h])
+        if self.of == VALUES:
+            return
+        values, gradients, levels = floats(VALUES, self.wide), states(1, self.wide), states(3, 1)
+        for h in range(self.together):
+            slopes = self._dots([x[h] for x in values], [x[h] for x in gradients], self.wide, False)
+            level = self._together([f.item("float", x[h], 0) for x in levels])
+            keep(four("fmul", four("fsub", slopes, level), factor), self.slopes[h])
 
-    def _dot(self, a: str, b: str, floats: int, added: bool) -> str:
-        """The sum of products, or where `added` of what `take` makes of sums."""
+    def _together(self, four: Sequence[str]) -> str:
+        made = "poison"
+        for r, x in enumerate(four):
+            made = self.f.let(f"insertelement <4 x float> {made}, float {x}, i64 {r}")
+        return made
+
+    def _dots(self, a: list[str], b: list[str], floats: int, added: bool) -> str:
+        """Four sums of products, or where `added` of what `take` makes of sums."""
         f = self.f
+        if floats == 1 and added:
+            return self._together([self._single(x, y) for x, y in zip(a, b, strict=True)])
 
-        def step(place: str | int, mask: str | None, total: list[str]) -> list[str]:
-            x, y = (masked(f, f.load(row, place), mask, 0.0) for row in (a, b))
-            return [self.take(x, y, total[0]) if added else f.fma(x, y, total[0])]
+        def step(place: str | int, mask: str | None, totals: list[str]) -> list[str]:
+            found = []
+            for x, y, total in zip(a, b, totals, strict=True):
+                p, q = (masked(f, f.load(row, place), mask, 0.0) for row in (x, y))
+                found.append(self.take(p, q, total) if added else f.fma(p, q, total))
+            return found
 
-        (total,) = over(f, floats, step, [(self.vector, ZEROS)])
-        return across(f, "fadd", total)
+        return self._four_sums(over(f, floats, step, [(self.vector, ZEROS)] * 4))
 
     def _weigh(self, j: str) -> None:
         """Make a vector of scores weights, or of weights what they are times their slopes."""
