@@ -129,7 +129,7 @@ class Cells(CellLibrary):
         if known is None:
             cls = self.value_class(tensor.shape)
             constant = self._inputs[cls._size]
-            begin = ((-1 - constant.first) << BITS) + cls.kind_
+            begin = (-1 - constant.first << BITS) + cls.kind_
             known = cls, begin, constant.rows, *self.session.inputs.later(constant)
             self._brought[tensor.shape] = known
         cls, begin, rows, objects, first = known
