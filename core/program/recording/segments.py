@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from abw.core.exec.interface import TooLargeError
 from abw.core.ir.network import Network
 from abw.core.jit.decorators import inner, njit
 from abw.core.program.recording.values import BITS, SHAPES
@@ -18,6 +19,7 @@ Longs = NDArray[np.int64]
 # The bit of a node's first word from which on it has the index of the instance.
 OWNER = 32
 TYPE = (1 << OWNER) - 1
+MOST_OPERANDS = 2**31 - 1
 
 
 class Piece(NamedTuple):
@@ -111,11 +113,14 @@ def segment(piece: Piece, reads: Reads, width: int, base: int, first: int) -> Se
     """Turn the words of a piece into arrays.
 
     The run's first node has number `base` among all runs', the piece's first one `first` in the
-    run. Errors: StaleError, MisreadError. Cost: some 3 ns a word.
+    run. Errors: StaleError, MisreadError, TooLargeError. Cost: some 3 ns a word.
     """
     words, n = piece
+    operands = _operands(words, reads)
+    if operands > MOST_OPERANDS:
+        raise TooLargeError(4 * operands, 4 * MOST_OPERANDS, "a graph as far as 32-bit numbers reach")
     type_of, instance, ptr = np.empty(n, np.int32), np.empty(n, np.int32), np.zeros(n + 1, np.int32)
-    operand = np.empty(_operands(words, reads), np.int32)
+    operand = np.empty(operands, np.int32)
     wrong, misread = _parse(words, reads, width, base, first, type_of, instance, ptr, operand)
     if wrong >= 0:
         node = int(np.searchsorted(ptr[1:], wrong, side="right"))

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 import abw
 from abw.core.base.errors import AbwError
+from abw.core.exec.interface import TooLargeError
 from abw.core.program.net import Net
-from abw.core.program.recording.segments import joined
+from abw.core.program.recording.segments import Piece, joined, lists_of
 from abw.core.program.session import ProgramGranularity
 from tests.core.program.cells import LIBRARY, Number, Plain, small
 
@@ -165,6 +166,17 @@ def test_a_long_list_attends_to_itself(tmp_path: Path) -> None:
     assert [*map(len, found)] == [150, 1, 3]
     for some, wide in zip(found, net.run(each, [150, 1, 3], eager=True), strict=True):
         np.testing.assert_allclose(some, wide, atol=1e-4)
+
+
+def test_queries_over_a_list_too_long_for_a_graph_are_refused(tmp_path: Path) -> None:
+    net, n = small(tmp_path), 27_000
+    net.run(lambda _: net.attend([net.start] * 2, [net.start] * 2, [net.start] * 2), [0])
+    engine = net._session.engine()
+    number = len(engine.cells.types) - 1
+    words = np.zeros(2 + 3 * n, np.int64)
+    words[:2] = number, lists_of(n, n)
+    with pytest.raises(TooLargeError, match="32-bit"):
+        engine.segment(Piece(words, n))
 
 
 def test_attention_takes_lists_tuples_and_numbers(tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ class CompiledTape(PlannedTape):
     def _have(self, more: NDArray[Any]) -> None:
         """Memory for so many rows more of each arena (A,), and for the rows that the last nodes read."""
         if self._words[at.ITEMS] > self._words[at.INDEX + 1]:
-            self._table.name(at.INDEX, np.empty(2 * self._words[at.ITEMS], np.int32))
+            self._table.name(at.INDEX, np.empty(5 * self._words[at.ITEMS] // 4, np.int32))
         held: Ints = self._rows[0].astype(np.int32)
         wanted: Ints = (held + more).astype(np.int32)
         self._epochs.go_on(wanted, self._arenas)
