@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from abw.core.cell.layout import BROADCAST, CONTIGUOUS, COPIED, STRIDED
 from abw.core.ir.network import LISTED
-from abw.core.jit.decorators import inner, njit
+from abw.core.jit.decorators import fragment, njit
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -122,7 +122,7 @@ def fill_plan(
     return listed, products, others
 
 
-@inner
+@fragment
 def _one_each(
     nodes: Ints, slots: int, s: int, references: Runs, values: Values, index: Ints, filled: int
 ) -> int:
@@ -141,7 +141,7 @@ def _one_each(
     return filled + len(nodes)
 
 
-@inner
+@fragment
 def _several(
     nodes: Ints,
     slot: tuple[int, int, bool],
@@ -186,7 +186,7 @@ def _several(
     return filled
 
 
-@inner
+@fragment
 def _row_of_constant(number: int, values: Values, constant: int) -> tuple[int, int]:
     """Which constant has a number, looked for from the one met last, and the number's row."""
     _, first_row, first, end = values
@@ -194,7 +194,7 @@ def _row_of_constant(number: int, values: Values, constant: int) -> tuple[int, i
     return constant, first_row[constant] + number - first[constant]
 
 
-@inner
+@fragment
 def range_of(number: int | np.integer[Any], first: Ints, end: Ints, last: int) -> int:
     """Which of some ranges `first[i]` to `end[i] - 1` has a number, looked for from the one found last."""
     if not first[last] <= number < end[last]:
@@ -204,7 +204,7 @@ def range_of(number: int | np.integer[Any], first: Ints, end: Ints, last: int) -
     return last
 
 
-@njit
+@fragment
 def _follow(nodes: Ints, begin: int, end: int, slots: int, graph: Runs, row: Ints, reordered: Ints) -> None:
     """Put lanes in the order of the rows that a slot reads: the first that reads rows without a gap."""
     reference_ptr, references = graph

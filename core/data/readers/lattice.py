@@ -18,7 +18,7 @@ from abw.core.data.feed import Bytes, Fault, Feed, Source, open_feed
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.links import Lazy, following, inverse, neighbours
 from abw.core.ir.formats import SCHEMAS
-from abw.core.jit.decorators import inner, njit
+from abw.core.jit.decorators import fragment, njit
 
 _NOT_A_NUMBER, _TOO_FEW, _TOO_MANY, _NO_LENGTH, _NOT_BEFORE, _ENDS, _MORE, _FEWER = range(1, 9)
 _INSTANCE, _POSITION, _CHAR, _WORD = map(
@@ -259,7 +259,7 @@ def parse_lattices(
     return seen, whole, done, code, number, index
 
 
-@inner
+@fragment
 def _numbers(
     text: Bytes, at: int, line: int, wanted: int, value: Ints, ends: Ints
 ) -> tuple[int, int, int, int]:

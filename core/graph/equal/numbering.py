@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from abw.core.graph.edges import EdgeSlots
 from abw.core.graph.equal.leaves import LeafTypes, leaf_types
 from abw.core.ir.network import Network, reach_of
-from abw.core.jit.decorators import inner, njit, within
+from abw.core.jit.decorators import fragment, njit, within
 
 Ints = NDArray[np.int32]
 
@@ -87,12 +87,13 @@ def spread(h: np.uint64, size: int) -> int:
     return int((h * np.uint64(MIX)) >> np.uint64(33)) & (size - 1)
 
 
-@inner
+@fragment
 def order_pairs(operand: Ints, low: int, slots: int) -> None:
     """Sort the two operands of each slot of a sum: a + b and b + a have the same bits."""
     for s in range(slots):
-        a, b = operand[low + 2 * s], operand[low + 2 * s + 1]
-        operand[low + 2 * s], operand[low + 2 * s + 1] = min(a, b), max(a, b)
+        a, b = low + 2 * s, low + 2 * s + 1
+        if operand[a] > operand[b]:
+            operand[a], operand[b] = operand[b], operand[a]
 
 
 @within

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from abw.core.graph.bounds import depths
 from abw.core.graph.dag import Dag
-from abw.core.jit.decorators import inner, njit
+from abw.core.jit.decorators import fragment, njit
 from abw.core.policy.rules.frontier import Batches, Edges, Frontier, begin, execute, record, to_schedule
 from abw.core.policy.schedule import Schedule
 
@@ -70,7 +70,7 @@ def _agenda(
         execute(edges, frontier, a)
 
 
-@inner
+@fragment
 def _smallest(frontier: Frontier, average: NDArray[np.float64]) -> int:
     best, lowest = -1, np.inf
     for t in range(len(average)):

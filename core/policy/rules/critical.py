@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from abw.core.graph.bounds import path_lengths
 from abw.core.graph.dag import Dag
-from abw.core.jit.decorators import inner, njit
+from abw.core.jit.decorators import fragment, njit
 from abw.core.policy.rules.frontier import (
     Batches,
     Edges,
@@ -77,7 +77,7 @@ def no_paths() -> Paths:
     return Paths(*(np.empty(0, np.int32),) * 4)
 
 
-@inner
+@fragment
 def _note_ready(frontier: Frontier, paths: Paths) -> None:
     length, longest, number, seen = paths
     for t in range(len(longest)):
@@ -98,7 +98,7 @@ def step_paths(frontier: Frontier, paths: Paths, a: int) -> None:
     _note_ready(frontier, paths)
 
 
-@inner
+@fragment
 def critical_type(paths: Paths) -> int:
     """The type of the ready node with the longest path before it."""
     longest, number = paths.longest, paths.number

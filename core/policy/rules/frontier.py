@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.dag import Dag
-from abw.core.jit.decorators import inner, njit
+from abw.core.jit.decorators import fragment, njit
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]
@@ -118,7 +118,7 @@ def begin(dag: Dag) -> tuple[Edges, Frontier, Batches]:
     return edges(dag), start(dag), room(dag)
 
 
-@inner
+@fragment
 def record(batches: Batches, frontier: Frontier, a: int) -> int:
     """Write down that the ready nodes of type a are the next batch; the number of nodes recorded so far."""
     size = batches.size[0]
