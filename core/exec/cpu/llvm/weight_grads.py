@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from abw.core.exec.cpu.llvm.emit import WRITE_NEAR, Function, Module
+from abw.core.exec.cpu.llvm.emit import Function, Module
 from abw.core.exec.cpu.target import Target
 
 # Rows that are summed before they are added.
@@ -84,14 +84,11 @@ def _emit_block(module: Module, rows: int, vectors: int, *, masked: bool) -> Non
             found += [f.fma(left, right[v], sums[r * vectors + v]) for v in range(vectors)]
         return found
 
-    places = [
-        f.at(f.at("%dw", f.i64("mul", "%pitch", r)), size * v) for r in range(rows) for v in range(vectors)
-    ]
-    for place in places:
-        f.prefetch(place, WRITE_NEAR)
     sums = f.loop("%n", step, [(vector, "zeroinitializer")] * (rows * vectors))
-    for place, total in zip(places, sums, strict=True):
-        _add(f, total, place, masked=masked)
+    for r in range(rows):
+        place = f.at("%dw", f.i64("mul", "%pitch", r))
+        for v in range(vectors):
+            _add(f, sums[r * vectors + v], f.at(place, size * v), masked=masked)
     module.add(f)
 
 
