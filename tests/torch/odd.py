@@ -312,7 +312,13 @@ class PairsOfRows(Base):
     def forward(self, words):
         x = torch.stack([self.word(w) for w in words])
         apart = torch.exp(-(x.unsqueeze(1) - x.unsqueeze(0)).pow(2).sum(-1))
-        return apart.sum(1).mean() + x[:, :4].sum(0).sum() + x.sum(0), torch.tanh(x[:1]).squeeze(0)
+        return apart.sum(1).mean()
+
+
+class Columns(Base):
+    def forward(self, words):
+        x = torch.stack([self.word(w) for w in words])
+        return x[:, :4].sum(0).sum() + x.sum(0), torch.tanh(x[:1]).squeeze(0)
 
 
 class OneRow(Base):
@@ -323,9 +329,15 @@ class OneRow(Base):
 
 class OneOrMore(Base):
     def forward(self, words):
-        rows = [self.word(w) for w in words[: 1 + words[0] % 2]]
-        spread = torch.stack(rows).std(0, unbiased=False)
-        return torch.tanh(torch.stack(rows)).squeeze(0) * 2 + spread
+        rows = torch.stack([self.linear(self.word(w)) for w in words[: 1 + words[0] % 2]])
+        x = torch.tanh(rows).squeeze(0)
+        return x * 2
+
+
+class EqualRows(Base):
+    def forward(self, words):
+        rows = torch.stack([self.linear(self.word(w)) for w in words])
+        return rows.std(0, unbiased=False)
 
 
 class AddedToEmbedding(Base):
