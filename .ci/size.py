@@ -17,7 +17,7 @@ from pathlib import Path
 # The most lines and tokens of a room: a folder, or one in `core/`. Whoever raises one says why.
 BUDGETS = {
     # room: lines, tokens
-    "abw": (7_660, 67_450),  # with pools, losses, rows of parameters, computed weights, written elements
+    "abw": (7_670, 67_600),  # with pools, losses, rows of parameters, computed weights, written elements
     "bench": (6_190, 51_400),
     "cli": (4_545, 30_900),
     "core": (592, 4_150),

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import math
+import textwrap
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -135,17 +139,18 @@ class CellLibrary:
     def _library(self) -> Library:
         """The tables and vectors of the model."""
         params: list[Param] = []
+        names = indexed(self.model)
         for module in self.model.modules():
             lists = torch.nn.ParameterList | torch.nn.ParameterDict
             theirs = type(module).__module__.startswith("torch.nn") and not isinstance(module, lists)
-            own = [] if theirs else [p for p in module._parameters.values() if p is not None]
-            vectors = [p for p in own if is_vector(p.shape)]
+            own = {} if theirs else {n: p for n, p in module._parameters.items() if p is not None}
+            vectors = [p for p in own.values() if is_vector(p.shape)]
+            wide = [p for n, p in own.items() if n in names and p.dim() == 2 and not is_vector(p.shape)]
             if isinstance(module, torch.nn.Embedding):
-                own = [module.weight]
+                wide = [module.weight]
                 if module.padding_idx is not None:
                     self.padding[id(module.weight)] = module.padding_idx
-            matrices = [p for p in own if p.dim() == 2 and (theirs or not is_vector(p.shape))]
-            self.tables += [p for p in matrices if not self.is_table(p)]
+            self.tables += [p for p in wide if not self.is_table(p)]
             new = {id(p): p for p in vectors if (id(p), core(p.shape)) not in self._param_number}
             params += [self._new_param(p, core(p.shape)) for p in new.values()]
         tables = [
@@ -299,6 +304,18 @@ class CellLibrary:
         pairs = zip(self.params, self.library.params, strict=True)
         values = [tensor.detach().numpy().reshape(param.shape) for tensor, param in pairs]
         return Params(tuple(values), tuple(table.detach().numpy() for table in self.tables))
+
+
+def indexed(model: torch.nn.Module) -> set[str]:
+    """Names of attributes whose parts the model's classes take, as in `self.W[i]`."""
+    found = set[str]()
+    for cls in {base for module in model.modules() for base in type(module).__mro__}:
+        if not cls.__module__.startswith(("torch.", "builtins")):
+            with suppress(OSError, TypeError, SyntaxError):  # without source
+                tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+                parts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Subscript)]
+                found |= {part.attr for part in parts if isinstance(part, ast.Attribute)}
+    return found
 
 
 def _same(n: int) -> Cell:
