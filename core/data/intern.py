@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from abw.core.base.errors import DataError, Problem
 from abw.core.data.instances import Instances, Ints
 from abw.core.ir.model import Table
-from abw.core.jit.decorators import inner, njit
+from abw.core.jit.decorators import fragment, njit
 
 # The eight bytes from each place of a text on.
 Eights = NDArray[np.uint64]
@@ -141,7 +141,7 @@ def number_pieces(
     return count
 
 
-@inner
+@fragment
 def _same(eights: Eights, begin: int, end: int, other: int, other_end: int) -> bool:
     """Whether two long words are equal."""
     same = end - begin == other_end - other

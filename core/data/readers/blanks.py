@@ -12,7 +12,7 @@ import numpy as np
 
 from abw.core.data.feed import Bytes, Fault, Feed, Source
 from abw.core.data.instances import Ints, Longs
-from abw.core.jit.decorators import inner, njit
+from abw.core.jit.decorators import fragment, njit
 
 BEGIN, END, BEHIND = range(3)
 _BLANK, _NEWLINE, _BAR = 32, 10, ord("|")
@@ -134,7 +134,7 @@ def parse_sentences(
     return seen, n, at, 0
 
 
-@inner
+@fragment
 def control(text: Bytes, at: int) -> int:
     """The offset of the first byte that is no white space on a line without words; -1 for none."""
     found = -1
@@ -145,7 +145,7 @@ def control(text: Bytes, at: int) -> int:
     return found
 
 
-@inner
+@fragment
 def split_line(text: Bytes, at: int, pieces: Ints, n: int) -> tuple[int, int]:
     """The words of the line at an offset, from the `n`-th on; returns the offset behind it, and how many.
 
