@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from abw.core.graph.bounds import lower_bound
 from abw.core.graph.dag import Dag
-from abw.core.jit.decorators import inner, njit
+from abw.core.jit.decorators import fragment, njit
 from abw.core.policy.schedule import Schedule
 
 Floats = NDArray[np.float64]
@@ -58,13 +58,13 @@ def least_cost(dag: Dag, cost: Cost) -> float:
     return float((cost.launch * chains + cost.row * padded).sum())
 
 
-@inner
+@fragment
 def batch_cost(cost: Cost, t: int, rows: int) -> float:
     """The cost of a batch of some rows of type t."""
     return float(cost.launch[t] + cost.row[t] * cost.tile[t] * _tiles(cost, t, rows))
 
 
-@inner
+@fragment
 def overhead(cost: Cost, t: int, rows: int) -> float:
     """What that batch costs beyond its rows: the launch, and what is wasted of the last tile."""
     return float(cost.launch[t] + cost.row[t] * (cost.tile[t] * _tiles(cost, t, rows) - rows))
@@ -92,7 +92,7 @@ def regret(cost: Cost, t: int, ready: int, rows: int, batches: int, free: bool) 
     return float(cost.launch[t] * (1 - free) + cost.row[t] * cost.tile[t] * wasted)
 
 
-@inner
+@fragment
 def _tiles(cost: Cost, t: int, rows: int) -> int:
     tile = cost.tile[t]
     return int(rows if tile == 1 else (rows + tile - 1) // tile)  # a division takes as long as the rest

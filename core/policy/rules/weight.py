@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from abw.core.graph.bounds import chains, path_lengths
 from abw.core.graph.dag import Dag
-from abw.core.jit.decorators import inner, njit
+from abw.core.jit.decorators import fragment, njit
 from abw.core.policy.cost import Cost, counting, regret
 from abw.core.policy.rules.frontier import Batches, Edges, Frontier, begin, execute, record, to_schedule
 from abw.core.policy.rules.remaining import Remaining, is_free, start_remaining, step_remaining
@@ -89,7 +89,7 @@ def begin_weights(type: Ints, frontier: Frontier, weights: Weights) -> None:
         left[type[v]] += _weight_of(length[v])
 
 
-@inner
+@fragment
 def _weight_of(length: int) -> float:
     square = np.float64(length) * length
     return square * square
@@ -106,7 +106,7 @@ def nothing_remains() -> Remaining:
     return Remaining(*(np.empty(0, np.int32),) * 7)
 
 
-@inner
+@fragment
 def note_weights(frontier: Frontier, weights: Weights, power: int) -> None:
     """Count the nodes that became ready. O(their number + types)."""
     length, ready, _, seen = weights
@@ -122,14 +122,14 @@ def note_weights(frontier: Frontier, weights: Weights, power: int) -> None:
         seen[t] = frontier.tail[t]
 
 
-@inner
+@fragment
 def spend(weights: Weights, a: int) -> None:
     """Follow the execution of type a."""
     weights.left[a] -= weights.ready[a]
     weights.ready[a] = 0.0
 
 
-@inner
+@fragment
 def heaviest(frontier: Frontier, remaining: Remaining, weights: Weights, cost: Cost, power: int) -> int:
     """The type of the next batch; regret does not count where nothing is known of what remains."""
     best, least, most = -1, 0.0, 0.0
@@ -151,7 +151,7 @@ def heaviest(frontier: Frontier, remaining: Remaining, weights: Weights, cost: C
     return best
 
 
-@inner
+@fragment
 def freest(frontier: Frontier, remaining: Remaining, weights: Weights) -> int:
     """The type that `heaviest` picks for `Weight()`, where batches are counted."""
     best, free, most = -1, False, 0.0
