@@ -11,7 +11,6 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array
 
 WORD = ir.IntType(64)
 
@@ -53,7 +52,7 @@ def _address_of(context: Any, array: Any) -> Any:  # noqa: ANN401 (numba's)
     """`address_of(array)`: where an array lies that the function was given."""
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ANN401
-        data = make_array(array)(context, builder, given[0]).data  # type: ignore[no-untyped-call]
+        data = context.make_array(array)(context, builder, given[0]).data
         return builder.ptrtoint(data, WORD)
 
     return types.int64(array), generate
@@ -96,13 +95,13 @@ def _int_cube(context: Any, address: Any, tables: Any, rows: Any, columns: Any) 
 
 def _shaped(context: Any, builder: Any, kind: Any, address: Any, shape: Any) -> Any:  # noqa: ANN401
     """An array of elements of a kind at an address, the last axis the innermost."""
-    array = make_array(types.Array(kind, len(shape), "C"))(context, builder)  # type: ignore[no-untyped-call]
+    array = context.make_array(types.Array(kind, len(shape), "C"))(context, builder)
     size = ir.Constant(WORD, getattr(kind, "bitwidth", 8) // 8)
     strides = [size]
     for length in reversed(shape[1:]):
         strides.insert(0, builder.mul(strides[0], length))
     data = builder.inttoptr(address, array.data.type)
-    populate_array(array, data, list(shape), strides, size, None)  # type: ignore[no-untyped-call]
+    context.populate_array(array, data=data, shape=list(shape), strides=strides, itemsize=size, meminfo=None)
     return array._getvalue()
 
 
@@ -112,7 +111,7 @@ def _named_arrays_of(kind: Any) -> Any:  # noqa: ANN401 (numba's)
     @intrinsic
     def array_in(context: Any, words: Any, number: Any) -> Any:  # noqa: ANN401
         def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ANN401
-            begin = make_array(words)(context, builder, given[0]).data  # type: ignore[no-untyped-call]
+            begin = context.make_array(words)(context, builder, given[0]).data
             first = builder.gep(begin, [given[1]])
             after = builder.gep(first, [ir.Constant(WORD, 1)])
             return _array(context, builder, kind, builder.load(first), builder.load(after))
@@ -130,7 +129,7 @@ def int_rows(array: int, length: int) -> Any:  # noqa: ANN401
     @intrinsic
     def row(context: Any, words: Any, number: Any) -> Any:  # noqa: ANN401
         def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ANN401
-            begin = make_array(words)(context, builder, given[0]).data  # type: ignore[no-untyped-call]
+            begin = context.make_array(words)(context, builder, given[0]).data
             first, size = (builder.load(builder.gep(begin, [ir.Constant(WORD, n)])) for n in (array, length))
             offset = builder.mul(builder.mul(size, given[1]), ir.Constant(WORD, 4))
             return _array(context, builder, types.int32, builder.add(first, offset), size)
@@ -144,9 +143,11 @@ def _eights_at(context: Any, address: Any, length: Any) -> Any:  # noqa: ANN401 
     """`eights_at(address, length)`: as `length` 64-bit numbers the eight bytes from each byte on."""
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:  # noqa: ANN401
-        array = make_array(signature.return_type)(context, builder)  # type: ignore[no-untyped-call]
+        array = context.make_array(signature.return_type)(context, builder)
         data, size = builder.inttoptr(given[0], array.data.type), ir.Constant(WORD, 8)
-        populate_array(array, data, [given[1]], [ir.Constant(WORD, 1)], size, None)  # type: ignore[no-untyped-call]
+        context.populate_array(
+            array, data=data, shape=[given[1]], strides=[ir.Constant(WORD, 1)], itemsize=size, meminfo=None
+        )
         return array._getvalue()
 
     made = types.Array(types.uint64, 1, "A", readonly=True, aligned=False)

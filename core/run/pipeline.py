@@ -43,8 +43,9 @@ from abw.core.run.workload import Workload, may_look, open_model, open_networks,
 from abw.core.spec.load import Overrides
 from abw.core.store.grown import open_grown, require_lines
 
-# Bytes of data from which on a pass is compiled: it takes some 4 s, and spares 15 ns a byte.
-REPAYS = 1 << 28
+# Bytes of data from which on a pass is compiled, and loaded from disk: it spares 15 ns a byte, and takes 4 s
+# or 30 ms.
+REPAYS, LOADED = 1 << 28, 1 << 21
 # The phase of a first run, which compiles abw's own code.
 FIRST_TIME = "compile abw's own code, once after installing: 10 to 40 s"
 
@@ -245,7 +246,8 @@ class _SpecRun(ModelRun):
         self.policy_file = self.learned.path if self.learned else None
         passes = Passes(model, networks, self.executor, self.outputs)
         # growth is looked at, which passes do not note
-        if not model.growth and (self._size() >= REPAYS or passes.on_disk(self.policy)):
+        size = self._size()
+        if not model.growth and (size >= REPAYS or (size >= LOADED and passes.on_disk(self.policy))):
             with clock("compile"):
                 passes.make(self.policy)
             self.passes = passes
@@ -253,10 +255,10 @@ class _SpecRun(ModelRun):
             self._choose_size(sample, used)
 
     def _size(self) -> int:
-        """The bytes of data to run; 0 if nobody knows."""
+        """The bytes of data to run; of a pipe enough to load a pass, of some instances of a file none."""
         data = self.model.data
         shards = self.share.part.parts if self.share else 1
-        return 0 if self.pipe or data.limit else data.path.stat().st_size // shards
+        return LOADED if self.pipe else 0 if data.limit else data.path.stat().st_size // shards
 
     def _choose_size(self, sample: Workload, used: int) -> None:
         """Choose the best mini-batch of those tried."""

@@ -118,7 +118,9 @@ def test_a_run_of_little_data_compiles_no_pass(
     monkeypatch.setattr(Passes, "on_disk", lambda *_: kept["there"])
     with patch("abw.core.run.onepass.onepass.Pass", side_effect=AssertionError("compiled")):
         assert run(spec, Overrides(batch=1), chosen)["mini_batches"] == 48
-    kept["there"] = True
+        kept["there"] = True
+        assert run(spec, Overrides(batch=1), chosen)["mini_batches"] == 48  # nor loads it
+    monkeypatch.setattr("abw.core.run.pipeline.LOADED", 0)
     with patch.object(PartRunner, "_planned", side_effect=AssertionError("the ordinary way")):
         assert run(spec, Overrides(batch=1), chosen)["mini_batches"] == 48
 
