@@ -32,7 +32,7 @@ BUDGETS = {
     "core/jit": (1_010, 6_170),  # tables name arrays; loops are optimised once, in a tenth less time
     "core/plan": (1_310, 10_610),
     "core/policy": (5_160, 38_750),  # what rules begin with is compiled once
-    "core/program": (5_423, 34_840),  # attention of several queries in machine code
+    "core/program": (5_428, 34_860),  # attention of several queries in machine code
     "core/run": (9_352, 78_550),  # one pass: equal nodes, growing models to the end, runs and their observers
     "core/scale": (1_010, 6_950),
     "core/script": (985, 7_050),

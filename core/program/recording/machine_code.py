@@ -1,9 +1,9 @@
 """Machine code for CPython: records calls of cells, asks questions, makes and frees values.
 
-All that abw knows of CPython's objects stands here, in `machine_text` and in `machine_resume`. llvmlite
-compiles the text. It relies on the stable ABI alone: functions of the C API, called by their addresses;
-where an object's type is found; a field of 64 bits behind an object's head, in types of our own. All that
-is not a call as machine code takes it is left to a function of Python's.
+All that abw knows of CPython's objects stands here, and in `machine_text`, `machine_ask` and
+`machine_resume`. llvmlite compiles the text. It relies on the stable ABI alone: functions of the C API,
+called by their addresses; where an object's type is found; a field of 64 bits behind an object's head, in
+types of our own. All that is not a call as machine code takes it is left to a function of Python's.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from abw.core.exec.cpu.target import get_target
 from abw.core.exec.interface import ASK_WORDS, FALSE, HEAD, MOST_BEST, TRUE
 from abw.core.graph.growing.state import DONE
 from abw.core.jit.pointers import Table
+from abw.core.program.recording.machine_ask import ASK
 from abw.core.program.recording.machine_resume import RESUME
-from abw.core.program.recording.machine_text import ASK, RECORD
+from abw.core.program.recording.machine_text import RECORD
 from abw.core.program.recording.values import Value
 
 FUNCTIONS = (
