@@ -16,8 +16,8 @@ from abw.core.exec.cpu.target import Target
 # Vectors that are worked on together: as many of these as a row has a whole multiple of.
 AT_ONCE = (4, 2, 1)
 
-# Lines asked for: to be read, from the second-level cache; to be written.
-READ_FAR, WRITE_NEAR = "i32 0, i32 2", "i32 1, i32 3"
+# Lines asked for: to be read, from the second-level cache or the first; to be written.
+READ_FAR, READ_NEAR, WRITE_NEAR = "i32 0, i32 2", "i32 0, i32 3", "i32 1, i32 3"
 
 # Closes a function.
 END = "\n}\n"
@@ -111,6 +111,41 @@ class Function:
         self.target = replace(narrow, lanes=lanes)
         yield lanes
         self.target = narrow
+
+    @contextmanager
+    def side_by_side(self, count: int) -> Iterator[None]:
+        """What is written meanwhile works on `count` vectors joined to one."""
+        narrow = self.target
+        self.target = replace(narrow, lanes=count * narrow.lanes)
+        yield
+        self.target = narrow
+
+    def join(self, vectors: Sequence[str]) -> str:
+        """Vectors side by side as one."""
+        if len(vectors) == 1:
+            return vectors[0]
+        lanes, wide, suffix = self._joined(len(vectors))
+        joined = "poison"
+        for number, vector in enumerate(vectors):
+            place = (self.target.vector, vector), ("i64", lanes * number)
+            joined = self.call(wide, f"llvm.vector.insert.{suffix}.v{lanes}f32", (wide, joined), *place)
+        return joined
+
+    def split(self, joined: str, count: int) -> list[str]:
+        """The vectors that `count` were joined to."""
+        if count == 1:
+            return [joined]
+        lanes, wide, suffix = self._joined(count)
+        name = f"llvm.vector.extract.v{lanes}f32.{suffix}"
+        return [
+            self.call(self.target.vector, name, (wide, joined), ("i64", lanes * number))
+            for number in range(count)
+        ]
+
+    def _joined(self, count: int) -> tuple[int, str, str]:
+        """The lanes of a vector, and the type of so many joined: its own name, and that in functions'."""
+        lanes = self.target.lanes
+        return lanes, f"<{count * lanes} x float>", f"v{count * lanes}f32"
 
     # addresses and memory
 

@@ -211,6 +211,7 @@ class _Kernel:
                         arguments += prefetch_arguments(f, weights, after, w, block, blocks)
                     f.do(f"call void @{self.name}_{at}_{group}_{number}({arguments})")
 
+            self.elementwise.prefetch(stage, column, begin, size, blocks)
             f.cases(size, range(1, stage.block_rows + 1), call)
             self._charge("product")
 

@@ -143,6 +143,18 @@ def test_the_next_columns_are_asked_for_whole(rows: int, all_of_it: bool) -> Non
     assert asked <= set(range(first, first + 4 * len(constants) // LINE + 64))
 
 
+@pytest.mark.parametrize(("rows", "some"), [(120, True), (3, False)])
+def test_rows_are_asked_for_where_there_are_many(rows: int, some: bool) -> None:
+    run, asked = noted(rows, level=3)
+    held = [
+        range(address(memory) // LINE, (address(memory) + memory.nbytes) // LINE + 1)
+        for memory in run._memory.memory
+        if memory.size
+    ]
+    assert bool(asked) == some
+    assert all(any(line in lines for lines in held) for line in asked)
+
+
 def test_the_cache_is_what_the_system_says(tmp_path: Path) -> None:
     file = tmp_path / "size"
     with patch.object(of_target, "SECOND_LEVEL", file):
