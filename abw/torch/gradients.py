@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
+from abw.core.exec.params import Params
 from abw.core.exec.values import single
 from abw.core.ir.network import Network
 from abw.core.program.lessons import Recorded
@@ -32,15 +33,23 @@ class Passes:
 
     def __init__(self, cells: Cells, network: Network, executor: str, threads: int | None) -> None:
         self.network, self._cells, self._versions = network, cells, cells.version
-        self.tensors = (*cells.params, *cells.tables)
-        params = cells.in_force or cells.arrays()
-        self._programs = ProgramBackward(params, cells.policy, executor, threads)
+        own = cells.params[: len(network.params)]
+        self.tensors = (*own, *cells.tables)
+        rows = enumerate((cells.padding.get(id(table)) for table in cells.tables), len(own))
+        self._padding = [(number, row) for number, row in rows if row is not None]
+        self._programs = ProgramBackward(self._in_force(), cells.policy, executor, threads)
         self.last: Half | None = None
+
+    def _in_force(self) -> Params:
+        """The parameters of this network: cells that were added since may have more."""
+        params = self._cells.in_force or self._cells.arrays()
+        own = len(self.network.params)
+        return params if len(params.values) == own else Params(params.values[:own], params.tables)
 
     def forward(self, recorded: Recorded, handles: Mapping[int, list[int]]) -> Half:
         """Compute the values of handles, by their size; those of one size are one output."""
         if self._cells.version != self._versions:
-            self._programs.changed(self._cells.in_force)
+            self._programs.changed(self._in_force())
             self._versions = self._cells.version
         passes = self._programs.planned(recorded, {(n,): some for n, some in handles.items()})
         self.last = self._programs.forward(passes)
@@ -50,8 +59,8 @@ class Passes:
         """Return the gradients of parameters and tables, from the written gradients of outputs."""
         found, self.last = self._programs.backward(half), None
         parts = parts_of(found.vector(self._programs.params), self.tensors)
-        for table, part in zip(self._cells.tables, parts[len(self._cells.params) :], strict=True):
-            part[self._cells.padding.get(id(table), slice(0))] = 0
+        for number, row in self._padding:
+            parts[number][row] = 0
         return parts
 
 

@@ -134,6 +134,33 @@ def test_cells_that_a_later_mini_batch_adds_leave_earlier_gradients_as_they_are(
         assert_alike(theirs[name], gradient, 1e-5)
 
 
+class _Kinds(torch.nn.Module):
+    """Another layer for each kind of input, over an embedding whose row 0 is padding."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = torch.nn.Embedding(9, 8, padding_idx=0)
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, kind, word):
+        return torch.tanh(self.layers[kind](self.embed(torch.tensor(word))))
+
+
+def test_a_loss_of_several_calls_has_the_gradients_of_tables_where_cells_were_added_in_between():
+    torch.manual_seed(0)
+    model = _Kinds()
+    calls = [([0] * 4, [1, 2, 0, 3]), ([0] * 4, [4, 0, 3, 2]), ([1] * 4, [1, 2, 3, 0]), ([2, 0], [5, 6])]
+    fast = batch(model)
+    for _ in range(2):  # the second time with other parameters
+        theirs = gradients(model, [model(*i) for c in calls for i in zip(*c, strict=True)])
+        ours = gradients(model, [y for c in calls for y in fast(*c)])
+        assert theirs.keys() == ours.keys()
+        for name, wanted in theirs.items():
+            assert_alike(wanted, ours[name], 1e-5)
+        assert not ours["embed.weight"][0].any()
+        torch.optim.SGD(model.parameters(), 0.1).step()
+
+
 def test_parameters_changed_between_forward_and_backward_are_refused():
     model, columns = five("tree")
     loss = sum(out.sum() for out in batch(model)(*columns))
