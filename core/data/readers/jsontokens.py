@@ -202,7 +202,8 @@ def string_end(json: Json, at: int) -> int:
         marked &= _HIGH
         if marked:
             at += _first(marked)
-            return at if text[at] == QUOTE else _string_end(text, at)
+            # behind a short text are zeros, which are no quote
+            return at if is_at(text, at, QUOTE) else _string_end(text, at)
         at += EIGHT
     return _string_end(text, at)
 
