@@ -124,14 +124,22 @@ def parse_sentences(
                             NO_BAR if tag <= begin else NO_WORD if tag == begin + 1 else NO_TAG,
                         )
                     columns[END, word], columns[BEHIND + 1, word] = tag - 1, end
-            if seen < skip:
-                n = 0
-            else:
-                rows[0, seen - skip] = first
-                rows[1, seen - skip] = line
+            n = kept(rows, seen - skip, first, line, n)
             seen += 1
         line += 1
     return seen, n, at, 0
+
+
+@fragment
+def kept(rows: Ints, number: int, first: int, line: int, end: int) -> int:
+    """Note the first vertex and the line of an instance (2, n); the vertices kept are those before `end`.
+
+    Of skipped instances, whose numbers are below 0, nothing is kept.
+    """
+    if number < 0:
+        return 0
+    rows[0, number], rows[1, number] = first, line
+    return end
 
 
 @fragment

@@ -6,7 +6,16 @@ from abw.core.data.feed import Bytes, Feed
 from abw.core.data.instances import Instances, Ints
 from abw.core.data.intern import intern
 from abw.core.data.links import Lazy, adjacent, neighbours
-from abw.core.data.readers.blanks import BEGIN, CONTROL, END, control, parsed, room_for_words, split_line
+from abw.core.data.readers.blanks import (
+    BEGIN,
+    CONTROL,
+    END,
+    control,
+    kept,
+    parsed,
+    room_for_words,
+    split_line,
+)
 from abw.core.ir.formats import SCHEMAS
 from abw.core.jit.decorators import njit
 
@@ -80,11 +89,7 @@ def parse_pairs(
                 kind[word] = _TARGET
                 pieces[BEGIN, word] = pieces[BEGIN, word + 1]
                 pieces[END, word] = pieces[END, word + 1]
-            if seen < skip:
-                n = 0
-            else:
-                rows[0, seen - skip] = first
-                rows[1, seen - skip] = line
+            n = kept(rows, seen - skip, first, line, n)
             seen += 1
         line += 1
     return seen, n, at, 0

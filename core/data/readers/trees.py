@@ -8,7 +8,7 @@ from abw.core.data.feed import Bytes, Feed, Source, count_where
 from abw.core.data.instances import Instances, Ints, Link
 from abw.core.data.intern import intern
 from abw.core.data.links import Lazy, inverse, single, where
-from abw.core.data.readers.blanks import CONTROL, control, parsed
+from abw.core.data.readers.blanks import CONTROL, control, kept, parsed
 from abw.core.ir.formats import SCHEMAS
 from abw.core.jit.decorators import njit
 
@@ -131,11 +131,7 @@ def parse_trees(
             kind[first] = _INSTANCE
             parent[first] = right[first] = parent[first + 1] = -1
             label[0, first] = label[1, first] = word[0, first] = word[1, first] = 0
-            if seen < skip:
-                n = 0
-            else:
-                rows[0, seen - skip] = first
-                rows[1, seen - skip] = line
+            n = kept(rows, seen - skip, first, line, n)
             seen += 1
         at += 1
         line += 1
