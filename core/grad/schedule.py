@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from abw.core.grad.graph import TrainingGraph
 from abw.core.grad.program import program_of
-from abw.core.jit.decorators import njit
+from abw.core.jit.decorators import fragment, njit
 from abw.core.policy.schedule import Schedule
 
 Ints = NDArray[np.int32]
@@ -67,9 +67,7 @@ def _both(
         longest = 0
         for b in range(low, high):
             longest = max(longest, part_ptr[batch_type[b] + 1] - part_ptr[batch_type[b]])
-        before = count
         for g in range(len(of_values)):
-            start = filled
             for b in range(low, high):
                 for o in range(feeds.shape[2] if feeds[g, batch_type[b]].any() else 0):
                     for i in range(batch_ptr[b], batch_ptr[b + 1]):
@@ -77,33 +75,26 @@ def _both(
                         if node >= 0:
                             nodes[filled] = type_ptr[of_values[g, 0]] + node
                             filled += 1
-            if filled > start:
+            if filled > ptr[count]:
                 kinds[count] = of_values[g, 0]
                 count += 1
                 ptr[count] = filled
-        if count > before:
-            launched += 1
-            launches[launched] = count
-        before = count
+        launched = _ended(launches, launched, count)
         for b in range(low, high):
             t = batch_type[b]
             for o in range(sums.shape[1]):
-                start = filled
                 if sums[t, o] >= 0:
                     for i in range(batch_ptr[b], batch_ptr[b + 1]):
                         node = sum_node[(batch_nodes[i] << shift) + o]
                         if node >= 0:
                             nodes[filled] = node
                             filled += 1
-                if filled > start:
+                if filled > ptr[count]:
                     kinds[count] = sums[t, o]
                     count += 1
                     ptr[count] = filled
-        if count > before:
-            launched += 1
-            launches[launched] = count
+        launched = _ended(launches, launched, count)
         for step in range(longest):
-            before = count
             for b in range(low, high):
                 t = batch_type[b]
                 k = part_ptr[t] + step
@@ -124,20 +115,24 @@ def _both(
                 kinds[count] = k
                 count += 1
                 ptr[count] = filled
-            if count > before:
-                launched += 1
-                launches[launched] = count
-    before = count
+            launched = _ended(launches, launched, count)
     for g in range(len(of_values)):  # of constants
         first = type_ptr[of_values[g, 0]]
         for node in range(first + ends[g, 0], first + ends[g, 1]):
             nodes[filled] = node
             filled += 1
-        if ends[g, 1] > ends[g, 0]:
+        if filled > ptr[count]:
             kinds[count] = of_values[g, 0]
             count += 1
             ptr[count] = filled
-    if count > before:
-        launched += 1
-        launches[launched] = count
+    launched = _ended(launches, launched, count)
     return count, launched
+
+
+@fragment
+def _ended(launches: Ints, launched: int, count: int) -> int:
+    """End a launch before batch `count`, unless it has none; how many have ended by then."""
+    if launches[launched] == count:
+        return launched
+    launches[launched + 1] = count
+    return launched + 1

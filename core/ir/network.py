@@ -76,13 +76,9 @@ class NetType:
     @property
     def lists(self) -> int:
         """How many slots, the first ones, hold the values of all neighbours: all but an attention's query."""
-        return (
-            0
-            if self.cell is not None
-            else QUERY
-            if isinstance(self.reduction, Attention)
-            else len(self.slots)
-        )
+        if self.cell is not None:
+            return 0
+        return QUERY if isinstance(self.reduction, Attention) else len(self.slots)
 
 
 @dataclass(frozen=True, slots=True)
