@@ -52,7 +52,6 @@ class AttentionKernel:
         self.pitch = [4 * row_floats(shape, self.lanes) for shape in shapes]
         self.part, self.share = (columns(shapes[s]) // self.heads for s in (KEYS, summed))
         self.factor = attention.factor(columns(shapes[KEYS]))
-        self.number = number(self.factor)
         self.vectors = [4 * self.lanes * v for v in range(padded(self.share, self.lanes) // self.lanes)]
         most = max(1, MOST_VECTORS // len(self.vectors))
         self.together = max(n for n in range(1, min(most, HEADS_AT_ONCE) + 1) if self.heads % n == 0)
@@ -144,7 +143,7 @@ class AttentionKernel:
         """Write the logarithms of sums of exponentials, from those of what scores are above `levels`."""
         f = self.f
         if self.log_sums:
-            (first,) = self.of_heads(self.logs, group, 1)[:1]
+            first = self.of_heads(self.logs, group, 1)[0]
             for h, (level, total) in enumerate(zip(levels, totals, strict=True)):
                 f.put("float", self._first(f.vec("fadd", level, log(f, total))), first, h)
 
@@ -164,11 +163,9 @@ class AttentionKernel:
 
     def _blocks(self, group: str, begin: str, count: str, query: str, out: str) -> None:
         """A group of heads of one lane whose list is long."""
-        f, n, wide = self.f, self.together, self.f.target.wide
+        f, n = self.f, self.together
         queries = self.of_heads(query, group, self.part)
-        for sums in self.sums:
-            for place in self.vectors:
-                self.keep("zeroinitializer", sums, place)
+        self.clear()
 
         def block(turn: str, state: list[str]) -> list[str]:
             done = f.i64("mul", turn, BLOCK_ROWS)
@@ -194,14 +191,25 @@ class AttentionKernel:
         if self.log_sums:
             single = [f.spread(f.let(f"fptrunc double {total} to float")) for total in totals]
             self._write_logs(group, [self._level(x) for x in last[:n]], single)
-        for place_of, total, sums in zip(
-            self.of_heads(out, group, self.share), totals, self.sums, strict=True
-        ):
-            whole = f.spread(total, "double")
+        self.write_sums(group, out, totals)
+
+    def clear(self) -> None:
+        """Let the sums be zeros."""
+        for sums in self.sums:
             for place in self.vectors:
-                mean = f.let(f"fdiv {wide} {self.kept(sums, place)}, {whole}")
-                # a mean takes half the room of its sums: it overwrites none that is still to be read
-                f.store(f.let(f"fptrunc {wide} {mean} to {self.vector}"), sums, place)
+                self.keep("zeroinitializer", sums, place)
+
+    def write_sums(self, group: str, out: str, totals: Sequence[str] = ()) -> None:
+        """Write the sums to the heads' place in `out`; over `totals`, where they are given."""
+        f, wide = self.f, self.f.target.wide
+        for h, place_of in enumerate(self.of_heads(out, group, self.share)):
+            sums, whole = self.sums[h], f.spread(totals[h], "double") if totals else ""
+            for place in self.vectors:
+                value = self.kept(sums, place)
+                if totals:
+                    value = f.let(f"fdiv {wide} {value}, {whole}")
+                # a float takes half the room of its sum: it overwrites none that is still to be read
+                f.store(f.let(f"fptrunc {wide} {value} to {self.vector}"), sums, place)
             copy(f, place_of, sums, self.share)
 
     def _risen(self, old: str, largest: str) -> str:

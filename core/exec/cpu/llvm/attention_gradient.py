@@ -11,7 +11,7 @@ from abw.core.exec.cpu.llvm.attention import BLOCK_ROWS, ZEROS, AttentionKernel,
 from abw.core.exec.cpu.llvm.emit import Function, Module, double, splat
 from abw.core.exec.cpu.llvm.functions import exp
 from abw.core.exec.cpu.llvm.kernel import PARAMS
-from abw.core.exec.cpu.llvm.singles import copy, masked, over
+from abw.core.exec.cpu.llvm.singles import masked, over
 from abw.core.exec.lower.rows import columns
 from abw.core.ir.cell import Shape
 from abw.core.ir.model import KEYS, QUERY, SLOPE, VALUES, AttentionGradient
@@ -67,10 +67,8 @@ class _Gradient(AttentionKernel):
         f.repeat(self.filled(count), self._weigh)
 
     def _blocks_of(self, group: str, begin: str, count: str, out: str) -> None:
-        f, wide = self.f, self.f.target.wide
-        for sums in self.sums:
-            for place in self.vectors:
-                self.keep("zeroinitializer", sums, place)
+        f = self.f
+        self.clear()
         one = f.spread(double(1.0), "double")
 
         def block(turn: str) -> None:
@@ -80,11 +78,7 @@ class _Gradient(AttentionKernel):
             self.add(group, first, some, [one] * self.together)
 
         f.repeat(f.i64("sdiv", f.i64("add", count, BLOCK_ROWS - 1), BLOCK_ROWS), block)
-        for place_of, sums in zip(self.of_heads(out, group, self.share), self.sums, strict=True):
-            for place in self.vectors:
-                # a sum in single precision takes half the room: it overwrites none that is still to be read
-                f.store(f.let(f"fptrunc {wide} {self.kept(sums, place)} to {self.vector}"), sums, place)
-            copy(f, place_of, sums, self.share)
+        self.write_sums(group, out)
 
     def _state(self, edge: str, group: str, part: int, floats: int) -> list[str]:
         """Where the heads' floats of a part of an edge's state begin."""
