@@ -20,9 +20,7 @@ from abw.torch.tracing.symbols import CannotTrace, Index, Indices, K, numel, siz
 from abw.torch.tracing.trace import MEANINGS, Trace, Traced, TracedList
 
 CONSTANTS = (bool, str, float, torch.dtype, torch.device, slice, type(Ellipsis), torch.Size)
-
-
-# Other whole numbers that an operation computes with are inputs of its cell.
+# A whole number that an operation computes with, and that has had more values, is an input of its cell.
 MOST_INTEGERS = 8
 
 
