@@ -17,14 +17,14 @@ from pathlib import Path
 # The most lines and tokens of a room: a folder, or one in `core/`. Whoever raises one says why.
 BUDGETS = {
     # room: lines, tokens
-    "abw": (7_670, 67_600),  # with pools, losses, rows of parameters, computed weights, written elements
+    "abw": (7_680, 67_680),  # with pools, losses, rows of parameters, computed weights, written elements
     "bench": (6_190, 51_400),
     "cli": (4_545, 30_900),
     "core": (592, 4_150),
     "core/base": (1_470, 8_000),
     "core/build": (470, 3_700),  # models as C libraries
     "core/cell": (895, 6_150),
-    "core/data": (6_655, 52_850),  # JSON eight bytes at once
+    "core/data": (6_662, 52_850),  # JSON eight bytes at once
     "core/exec": (14_702, 118_650),  # queries of one list are one record; weight gradients skip padding
     "core/grad": (2_190, 19_100),  # sums over the edges that read a value
     "core/graph": (7_078, 59_960),

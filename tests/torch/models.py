@@ -19,6 +19,18 @@ from abw.bench.pytorch.single import (
 )
 
 
+class Kinds(nn.Module):
+    """Another layer for each kind of input, over an embedding whose row 0 is padding."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(9, 8, padding_idx=0)
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, kind, word):
+        return torch.tanh(self.layers[kind](self.embed(torch.tensor(word))))
+
+
 class Drops(nn.Module):
     def __init__(self):
         super().__init__()

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 pytest.importorskip("greenlet", reason="models that decide need greenlet: pip install greenlet")
 
 from abw.torch import batch  # noqa: E402
-from tests.torch.models import FIVE, assert_alike, check, five, gradients, loss_of  # noqa: E402
+from tests.torch.models import FIVE, Kinds, assert_alike, check, five, gradients, loss_of  # noqa: E402
 
 
 @pytest.mark.parametrize("name", FIVE)
@@ -134,21 +134,9 @@ def test_cells_that_a_later_mini_batch_adds_leave_earlier_gradients_as_they_are(
         assert_alike(theirs[name], gradient, 1e-5)
 
 
-class _Kinds(torch.nn.Module):
-    """Another layer for each kind of input, over an embedding whose row 0 is padding."""
-
-    def __init__(self):
-        super().__init__()
-        self.embed = torch.nn.Embedding(9, 8, padding_idx=0)
-        self.layers = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(3))
-
-    def forward(self, kind, word):
-        return torch.tanh(self.layers[kind](self.embed(torch.tensor(word))))
-
-
 def test_a_loss_of_several_calls_has_the_gradients_of_tables_where_cells_were_added_in_between():
     torch.manual_seed(0)
-    model = _Kinds()
+    model = Kinds()
     calls = [([0] * 4, [1, 2, 0, 3]), ([0] * 4, [4, 0, 3, 2]), ([1] * 4, [1, 2, 3, 0]), ([2, 0], [5, 6])]
     fast = batch(model)
     for _ in range(2):  # the second time with other parameters
