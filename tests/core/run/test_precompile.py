@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from time import sleep
 from types import ModuleType
 from typing import Any
 
@@ -104,8 +106,15 @@ def test_it_says_what_is_ready(uncompiled: pytest.MonkeyPatch) -> None:
         assert beside.process.exitcode == 0
 
 
+def compile_nothing(_: str, tells: Connection) -> None:
+    """Never say that a part is ready."""
+    while not tells.closed:
+        sleep(1)
+
+
 def test_one_that_takes_too_long_is_given_up(uncompiled: pytest.MonkeyPatch) -> None:
     uncompiled.setattr(precompile, "PATIENCE", 0.0)
+    uncompiled.setattr(precompile, "_compile_quietly", compile_nothing)
     with precompile.compiling_beside("fsm", "base") as beside:
         beside.wait("fsm")
         assert beside.process is not None
