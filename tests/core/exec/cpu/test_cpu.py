@@ -30,6 +30,7 @@ from tests.conftest import ROOT
 from tests.core.exec import builder
 from tests.core.exec.builder import (
     CellBuilder,
+    check,
     error,
     lstm,
     make_graph,
@@ -53,9 +54,6 @@ seeds = st.integers(0, 2**32 - 1)
 # The targets that this machine can run.
 HERE = [name for name in TARGETS if TARGETS.index(name) >= TARGETS.index(get_target().name)]
 targets = st.sampled_from(HERE)
-
-# Random cells may subtract nearly equal numbers, real ones do not; a wrong operand is off by 0.1 or so.
-RANDOM_TOLERANCE = 1e-4
 
 
 def cpu(planned: Plan, params: Params, target: TargetName | None = None) -> Result:
@@ -93,7 +91,7 @@ def test_equals_reference(
         with patch.object(compiled, "LEVEL", level):
             result = cpu(planned, params, target)
         assert result.counts.batches == result.counts.launches == len(planned.schedule)
-        assert error(result, reference(graph, params)) < RANDOM_TOLERANCE
+        check(result, graph, params)
 
 
 GATES, SIZES = (1, 3, 5, 8, 13), (1, 37, 64)
