@@ -10,7 +10,7 @@ import numpy as np
 
 from abw.core.base.errors import Span
 from abw.core.cell.normal import size_of
-from abw.core.exec.agreement import compare, shaken_runs
+from abw.core.exec.agreement import compare, lost, nearer, shaken_runs
 from abw.core.exec.interface import Result
 from abw.core.exec.params import Params
 from abw.core.exec.reference import ReferenceExecutor
@@ -454,6 +454,18 @@ def reference(graph: Graph, params: Params) -> Result:
 
 def error(result: Result, expected: Result, shaken: Sequence[Result] = ()) -> float:
     return max((d.error for d in compare(result, expected, shaken=shaken)), default=0.0)
+
+
+def check_values(
+    found: np.ndarray, expected: Result, handles: np.ndarray, graph: Graph, params: Params
+) -> None:
+    """Assert that values (nodes, *shape) are the reference's, but for what single precision loses."""
+    wanted = np.asarray(expected.values(handles), np.float64)
+    found = np.asarray(found, np.float64)
+    if not np.allclose(found, wanted, TOLERANCE, TOLERANCE, equal_nan=True):
+        shaken = [np.asarray(run.values(handles), np.float64) for run in shaken_runs(graph, params)]
+        found = nearer(found, wanted, lost(wanted, shaken).reshape(-1, *[1] * (found.ndim - 1)))
+    np.testing.assert_allclose(found, wanted, TOLERANCE, TOLERANCE)
 
 
 def check(result: Result, graph: Graph, params: Params) -> None:

@@ -27,7 +27,7 @@ from abw.core.policy.check import check_schedule
 from abw.core.policy.rules.critical import Critical
 from abw.core.run.workload import load_workload, open_model
 from abw.core.spec.load import Overrides
-from tests.core.exec.builder import random_graph, random_network, random_schedule
+from tests.core.exec.builder import check_values, random_graph, random_network, random_schedule
 from tests.core.exec.cpu.test_threads import instances_graph
 from tests.core.plan.test_plan import chains
 
@@ -143,8 +143,8 @@ def test_executors_give_what_is_kept_and_nothing_else(name: str, seed: int) -> N
     for _ in range(2):
         result = executor.run(plan(graph, schedule, keep))
         for value in keep.tolist():
-            found = result.values(np.array([value]))
-            np.testing.assert_allclose(found, right.values(np.array([value])), rtol=1e-4, atol=1e-4)
+            handle = np.array([value])
+            check_values(result.values(handle), right, handle, graph, params)
         width = graph.network.width
         lost = [v * width for v in range(len(graph)) if v * width not in keep]
         if lost:

@@ -27,7 +27,8 @@ from abw.core.exec.cuda.lowering import device_program
 from abw.core.exec.cuda.ondevice import intrinsics
 from abw.core.exec.cuda.text.module import load_kernels
 from abw.core.exec.cuda.tiles import HOPPER, Forms, Sizes, TensorTile, forms_for, tensor_tile
-from abw.core.exec.params import init_params
+from abw.core.exec.interface import Result
+from abw.core.exec.params import Params, init_params
 from abw.core.exec.registry import get_executor
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Cell
@@ -36,6 +37,7 @@ from abw.core.plan.plan import plan
 from tests.core.exec import builder
 from tests.core.exec.builder import (
     CellBuilder,
+    check,
     error,
     lstm,
     random_graph,
@@ -60,13 +62,18 @@ FORMS = Forms(SIZES, SIZES)
 WIDE = replace(SIZES, packed=32, shared=8000)
 
 
-def run(graph: Graph, forms: Forms, scheme: Scheme, seed: int) -> float:
-    """How far the executor's values are from the reference's."""
+def executed(graph: Graph, forms: Forms, scheme: Scheme, seed: int) -> tuple[Result, Params]:
     params = init_params(graph.network, seed % 1000)
     executor = CudaExecutor(SimulatedDevice(seed, forms, blocks=2), scheme)
     executor.prepare(graph.network, params)
     rng = np.random.default_rng(seed)
-    return error(executor.run(plan(graph, random_schedule(rng, graph))), reference(graph, params))
+    return executor.run(plan(graph, random_schedule(rng, graph))), params
+
+
+def run(graph: Graph, forms: Forms, scheme: Scheme, seed: int) -> float:
+    """How far the executor's values are from the reference's."""
+    result, params = executed(graph, forms, scheme, seed)
+    return error(result, reference(graph, params))
 
 
 def on_tensor_cores(network: Network, forms: Forms) -> int:
@@ -101,7 +108,8 @@ def test_equals_reference(seed: int, scheme: Scheme) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(builder, "SHAPES", ((5,), (18,), (18,), (37,), (18, 7)))
         graph = random_graph(rng, random_network(rng), 6)
-    assert run(graph, FORMS, scheme, seed) < 1e-4  # as in test_cuda.py
+    result, params = executed(graph, FORMS, scheme, seed)
+    check(result, graph, params)
 
 
 # ---- which steps
