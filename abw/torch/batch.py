@@ -20,7 +20,7 @@ from abw.core.base.errors import AbwError
 from abw.core.ir.network import Network
 from abw.core.program.lessons import Recorded
 from abw.core.program.recording.segments import joined
-from abw.core.program.running.fibers import Failed
+from abw.core.program.running.fibers import Done, Failed
 from abw.core.program.running.runner import BatchRunner
 from abw.torch.export import Exported, write
 from abw.torch.gradients import Passes, learn
@@ -174,7 +174,8 @@ class Batched:
             runner = done = None
             scopes = [scope for scope in self._rewriter.scopes.values() if "isinstance" not in scope]
             try:
-                runner = session.begin("cell")
+                engine = self._passes.engine() if self._passes and cells.learns() else None
+                runner = session.begin("cell", engine=engine)
                 for scope in scopes:  # of helper classes, too
                     scope["isinstance"] = is_instance
                 tasks = runner.begin(self._program, items, range(first, first + len(items)))
@@ -203,21 +204,24 @@ class Batched:
     ) -> list[Any] | None:
         """Run to the end; the outputs, or None where cells were added."""
         cells, learns = self._cells, self._cells.learns()
-        recorded = runner.recorded() if learns else None
-        if recorded is None:
+        if learns:
+            runner.decide()
+        else:
             for _ in runner.steps():
                 if cells.stale:
                     return None
         if cells.stale:
             return None
-        self._raise_failed(tasks, items, first)
-        ends = [task.ended.result for task in tasks]
+        ends = [task.ended.result for task in tasks if isinstance(task.ended, Done)]
         places = [place for _, some in ends for place in some]
-        if recorded is not None:
-            graph, local = recorded
-            self.nodes = len(graph)
-            made = Recorded([], graph, local, runner.base, ())
-            learn(cells, self._passes_of(graph.network), runner, made, places)
+        made = None
+        if learns:  # which may raise what explains the errors of instances
+            graph, local = runner.recorded([h for place in places for h in place.handles])
+            made = Recorded([], graph, local, runner.base, (), runner.engine)
+        self._raise_failed(tasks, items, first)
+        if made is not None:
+            self.nodes = len(made.local)
+            learn(cells, self._passes_of(made.graph.network), runner, made, places)
         else:
             self.nodes = runner.engine.nodes
             fill(places, runner)

@@ -6,7 +6,7 @@ What was recorded is differentiated as that of programs is (`core/train/programs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 from abw.core.exec.params import Params
 from abw.core.exec.values import single
 from abw.core.ir.network import Network
+from abw.core.program.engines.engine import Engine
 from abw.core.program.lessons import Recorded
 from abw.core.program.recording.values import BITS
 from abw.core.program.running.runner import BatchRunner
@@ -28,7 +29,7 @@ from abw.torch.recording.cells import Cells
 class Passes:
     """The passes of mini-batches of one network, with its parameters.
 
-    `tensors`: its parameters and tables, in the order of their gradients; `last`: what has the memory.
+    `tensors`: its parameters and tables, in the order of their gradients.
     """
 
     def __init__(self, cells: Cells, network: Network, executor: str, threads: int | None) -> None:
@@ -38,7 +39,6 @@ class Passes:
         rows = enumerate((cells.padding.get(id(table)) for table in cells.tables), len(own))
         self._padding = [(number, row) for number, row in rows if row is not None]
         self._programs = ProgramBackward(self._in_force(), cells.policy, executor, threads)
-        self.last: Half | None = None
 
     def _in_force(self) -> Params:
         """The parameters of this network: cells that were added since may have more."""
@@ -46,18 +46,26 @@ class Passes:
         own = len(self.network.params)
         return params if len(params.values) == own else Params(params.values[:own], params.tables)
 
-    def forward(self, recorded: Recorded, handles: Mapping[int, list[int]]) -> Half:
-        """Compute the values of handles, by their size; those of one size are one output."""
+    def engine(self) -> Engine:
+        """The engine that computes decisions, with the parameters as they are."""
         if self._cells.version != self._versions:
             self._programs.changed(self._in_force())
             self._versions = self._cells.version
+        return self._programs.engine(self._cells.session.engine())
+
+    def forward(self, recorded: Recorded, handles: Mapping[int, list[int]]) -> Half:
+        """Compute the values of handles, by their size; those of one size are one output."""
+        self.engine()
         passes = self._programs.planned(recorded, {(n,): some for n, some in handles.items()})
-        self.last = self._programs.forward(passes)
-        return self.last
+        return self._programs.forward(passes)
+
+    def waits(self, half: Half) -> bool:
+        """Whether nothing else has taken the memory of a half."""
+        return self._programs.waits(half)
 
     def backward(self, half: Half) -> Sequence[torch.Tensor]:
         """Return the gradients of parameters and tables, from the written gradients of outputs."""
-        found, self.last = self._programs.backward(half), None
+        found = self._programs.backward(half)
         parts = parts_of(found.vector(self._programs.params), self.tensors)
         for number, row in self._padding:
             parts[number][row] = 0
@@ -127,7 +135,8 @@ class _Batch:
     places: Sequence[Place]
 
     def begin(self) -> Half:
-        return self.passes.forward(self.recorded, by_size(self.places))
+        recorded, self.recorded = self.recorded, replace(self.recorded, engine=None)
+        return self.passes.forward(recorded, by_size(self.places))
 
     def parted(self, outputs: Mapping[str, Any]) -> list[tuple[str, Any]]:
         names = {n: output_name((n,)) for n in {place.size for place in self.places}}
@@ -135,7 +144,7 @@ class _Batch:
         return [(names[place.size], part) for place, part in zip(self.places, parts, strict=True)]
 
     def waits(self, half: Half) -> bool:
-        return half is self.passes.last
+        return self.passes.waits(half)
 
     def backward(self, half: Half) -> Sequence[torch.Tensor]:
         return self.passes.backward(half)

@@ -55,14 +55,17 @@ class Training:
     zeros: Mapping[Shape, int]
 
 
-def training_network(source: Network, losses: Sequence[str], *, all_train: bool = True) -> Training:
+def training_network(
+    source: Network, losses: Sequence[str], *, all_train: bool = True, width: int = 1
+) -> Training:
     """The training network of a network of cells whose outputs `losses` have gradients.
 
-    Errors: AbwError for an output that there is not, or (where `all_train`) that no parameter reaches, and
-    for networks of operations and those that read reductions in place. Cost: some milliseconds a type.
+    Its width is `width` at least. Errors: AbwError for an output that there is not, or (where `all_train`)
+    that no parameter reaches, and for networks of operations and those that read reductions in place. Cost:
+    some milliseconds a type.
     """
     _refuse(source, losses)
-    return _Builder(source, losses, all_train).build()
+    return _Builder(source, losses, all_train).build(width)
 
 
 def _refuse(source: Network, losses: Sequence[str]) -> None:
@@ -95,7 +98,7 @@ class _Builder:
         self.end = max((c.first + c.rows for c in self.constants), default=0)
         self.zeros = {c.shape: n for n, c in enumerate(self.constants) if c.kind == "zeros"}
 
-    def build(self) -> Training:
+    def build(self, width: int) -> Training:
         source = self.source
         losses = {}
         for name, pairs in self.outputs.items():
@@ -133,7 +136,7 @@ class _Builder:
             types=types,
             constants=tuple(self.constants),
             fields=tuple(self.fields),
-            width=1 << (max(len(t.outputs) for t in types) - 1).bit_length(),
+            width=max(width, 1 << (max(len(t.outputs) for t in types) - 1).bit_length()),
         )
         return Training(
             source, network, tuple(self.cells), tuple(parts), tuple(map(tuple, self.wanted)), tuple(derived),

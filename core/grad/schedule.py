@@ -18,10 +18,11 @@ Ints = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 
 
-def training_schedule(made: TrainingGraph, forward: Schedule) -> Schedule:
+def training_schedule(made: TrainingGraph, forward: Schedule, done: Bools | None = None) -> Schedule:
     """The batches of `forward`, then for each of its launches, last to first, those of its backward pass.
 
-    The parts of a reduction follow one another; what a launch has of one part is a launch. Cost: O(n).
+    The parts of a reduction follow one another; what a launch has of one part is a launch. Of the forward
+    pass nodes that are `done` (forward,) are left out. Cost: O(n).
     """
     program, graph = program_of(made.training), made.graph
     batches = len(forward) * (1 + program.most) + (len(forward.launches) + 1) * len(program.groups)
@@ -29,6 +30,7 @@ def training_schedule(made: TrainingGraph, forward: Schedule) -> Schedule:
     ptr, launches = np.empty(batches + 1, np.int32), np.empty(batches + 1, np.int32)
     count, launched = _both(
         (forward.type, forward.ptr, forward.nodes, forward.launches),
+        np.zeros(made.forward, np.bool_) if done is None else done,
         (program.slots, program.part_ptr, program.edge, program.summing),
         (program.groups, program.group, program.feeds, *made.of_values),
         (graph.type_ptr, graph.operand_ptr, made.sum_node),
@@ -36,12 +38,13 @@ def training_schedule(made: TrainingGraph, forward: Schedule) -> Schedule:
         (kinds, ptr, nodes, launches),
     )
     launch_ptr = launches[: launched + 1] if forward.launch_ptr is not None else None
-    return Schedule(kinds[:count], ptr[: count + 1], nodes, forward.unseen, launch_ptr)
+    return Schedule(kinds[:count], ptr[: count + 1], nodes[: ptr[count]], forward.unseen, launch_ptr)
 
 
 @njit
 def _both(
     schedule: tuple[Ints, Ints, Ints, Ints],
+    done: Bools,
     program: tuple[Ints, Ints, Bools, Ints],
     groups: tuple[Ints, Ints, Bools, Ints, Ints],
     graph: tuple[Ints, Ints, Ints],
@@ -54,14 +57,19 @@ def _both(
     of_values, group, feeds, number, ends = groups
     type_ptr, operand_ptr, sum_node = graph
     kinds, ptr, nodes, launches = made
-    count, launched, filled = len(batch_type), len(launch_ptr) - 1, len(batch_nodes)
-    for b in range(count):
-        kinds[b], ptr[b] = batch_type[b], batch_ptr[b]
-    ptr[count] = filled
-    for launch in range(launched + 1):
-        launches[launch] = launch_ptr[launch]
-    for i in range(filled):
-        nodes[i] = batch_nodes[i]
+    count, launched, filled = 0, 0, 0
+    ptr[0] = launches[0] = 0
+    for launch in range(len(launch_ptr) - 1):
+        for b in range(launch_ptr[launch], launch_ptr[launch + 1]):
+            for i in range(batch_ptr[b], batch_ptr[b + 1]):
+                if not done[batch_nodes[i]]:
+                    nodes[filled] = batch_nodes[i]
+                    filled += 1
+            if filled > ptr[count]:
+                kinds[count] = batch_type[b]
+                count += 1
+                ptr[count] = filled
+        launched = _ended(launches, launched, count)
     for launch in range(len(launch_ptr) - 2, -1, -1):
         low, high = launch_ptr[launch], launch_ptr[launch + 1]
         longest = 0

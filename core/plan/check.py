@@ -57,6 +57,13 @@ def check_plan(graph: Graph, plan: Plan, keep: Ints | None = None) -> None:
             wrong.append("results overwrite what the runs before have left")
     seen = np.zeros(len(graph), np.int64)
     np.add.at(seen, schedule.nodes, 1)
+    if earlier is not None and earlier.own is not None:
+        node, output = np.divmod(np.arange(len(earlier.own)), network.width)
+        lies_in = np.where(seen[node] == 0, arenas.output_arena[graph.dag.type[node], output], -1)
+        seen[node] += seen[node] == 0
+        for a, memory in enumerate(held):
+            here = np.flatnonzero(lies_in == a)
+            memory[earlier.own[here]] = here
     if (seen != 1).any():
         wrong.append(f"{int((seen != 1).sum())} nodes do not run exactly once")
     sections = plan.sections.tolist()
@@ -163,10 +170,9 @@ def _check_kept(
     type_of = np.repeat(np.arange(len(graph.network.types)), graph.type_sizes)
     values = np.arange(len(graph) * width)
     arena = plan.arenas.output_arena[type_of[values // width], values % width]
-    kept = arena >= 0
-    if keep is not None:
-        kept &= np.isin(values, keep)
-    if (plan.row[~kept] >= 0).any():
+    there = arena >= 0
+    kept = there if keep is None else there & np.isin(values, keep)
+    if (plan.row[there & ~kept] >= 0).any():
         wrong.append("`row` names rows of values that are not kept")
     for value in values[kept].tolist():
         memory, row = held[arena[value]], int(plan.row[value])

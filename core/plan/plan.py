@@ -30,13 +30,15 @@ class Earlier:
     `rows` (A,): so many rows of each arena are taken. Of the m values of earlier runs that the plan's graph
     of n nodes reads, value i has the reference `n * width + i` there, and lies in row `row[i]` of arena
     `arena[i]` (m,); no two share a row. `fields`: whether the graph's fields of vertices are those of the
-    first run, and lie there, too; else they get rows of their own.
+    first run, and lie there, too; else they get rows of their own. `own` (k * W,): rows of the outputs of the
+    graph's first k nodes, where these are not in the schedule, since an earlier run has computed them.
     """
 
     rows: Ints
     arena: Ints
     row: Ints
     fields: bool = True
+    own: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -152,6 +154,8 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None, earlier: Ea
     row = np.empty(own + (0 if earlier is None else len(earlier.row)), np.int32)
     if earlier is not None:
         row[own:] = earlier.row
+        if earlier.own is not None:
+            row[: len(earlier.own)] = earlier.own
     operand_ptr, index_ptr = np.empty(batches + 1, np.int32), np.empty(operands + 1, np.int32)
     index = np.empty(len(graph.operand) + _listed(graph), np.int32)
     status, list_ptr = np.empty(operands, np.int32), np.empty(operands, np.int32)

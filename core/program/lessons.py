@@ -13,6 +13,7 @@ from abw.core.base.errors import AbwError, did_you_mean
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Shape
 from abw.core.ir.training import LossKind
+from abw.core.program.engines.engine import Engine
 from abw.core.program.recording.segments import Ints
 from abw.core.program.recording.values import BITS, Value
 from abw.core.program.running.fibers import Done, Failed
@@ -33,10 +34,11 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """How the programs of a mini-batch ended, and the graph of all that they recorded.
+    """How the programs of a mini-batch ended, and the graph of all that their losses are made of.
 
     Results have values, not arrays: what no program asked for was not computed. Node v of the run, from
-    number `base` of all runs' on, is `local[v]` of the graph. `wanted`: the losses, as they were said.
+    number `base` of all runs' on, is `local[v]` of the graph, -1 where it is not in it. `wanted`: the losses,
+    as they were said. `engine` has what was computed, until another run takes its memory.
     """
 
     ends: Sequence[Done | Failed]
@@ -44,6 +46,7 @@ class Recorded:
     local: Ints
     base: int
     wanted: Sequence[Wanted]
+    engine: Engine | None = None
 
     def references(self, handles: Sequence[int]) -> Ints:
         """The references, in the graph, of values that this run has made, or of constants.

@@ -150,8 +150,10 @@ class Session:
             )
         self.library = library
         cells = library_network(library)
-        engine.catch_up(self.recorder)
-        engine.extend(cells, self._params(cells, engine.params))
+        self.runner.engine.catch_up(self.recorder)
+        params = self._params(cells, engine.params)
+        for each in {engine, self.runner.engine}:
+            each.extend(cells, params)
 
     def _params(self, cells: Network, known: Params | None = None) -> Params:
         """The parameters of a network; of those that are `known` the same arrays.
@@ -191,8 +193,13 @@ class Session:
         )
         return self._engine
 
-    def begin(self, granularity: ProgramGranularity, log: Log | None = None) -> BatchRunner:
-        """Begin a mini-batch, to be ended by `end`. Errors: AbwError while another one runs."""
+    def begin(
+        self, granularity: ProgramGranularity, log: Log | None = None, engine: Engine | None = None
+    ) -> BatchRunner:
+        """Begin a mini-batch, to be ended by `end`; `engine`: one to use instead of the session's own.
+
+        Errors: AbwError while another one runs.
+        """
         if self.runner is not None:
             raise AbwError("the net is already running: neither a program nor another scope can start it")
         if granularity == "graph" and self.how.dedup == "on":
@@ -200,7 +207,7 @@ class Session:
                 "granularity graph cannot leave out equal calls",
                 hint="dedup auto or off; or granularity cell or op",
             )
-        engine = self.engine(granularity)
+        engine = engine or self.engine(granularity)
         self.recorder.restore()
         self.inputs.begin()
         runner = BatchRunner(self.recorder, engine, self._fibers, self.how.seed, log)
@@ -247,19 +254,26 @@ class Session:
         finally:
             self.end(done)
 
-    def record(self, function: Program, items: Sequence[object], numbers: Sequence[int]) -> Recorded:
-        """Run programs for training: only what they ask for is computed.
+    def record(
+        self,
+        function: Program,
+        items: Sequence[object],
+        numbers: Sequence[int],
+        engine: Engine | None = None,
+    ) -> Recorded:
+        """Run programs for training: only what they ask for is computed, by this engine or the usual one.
 
         Errors: AbwError.
         """
         require_program(function)
-        runner = self.begin(DEFAULT_GRANULARITY)
+        runner = self.begin(DEFAULT_GRANULARITY, engine=engine)
         try:
             self.wanted = []
             tasks = runner.begin(function, items, numbers)
-            graph, local = runner.recorded()
+            runner.decide()
+            graph, local = runner.recorded([each.handle for each in self.wanted])
             ends = [task.ended for task in tasks if task.ended is not None]
-            return Recorded(ends, graph, local, runner.base, self.wanted)
+            return Recorded(ends, graph, local, runner.base, self.wanted, runner.engine)
         finally:
             self.wanted = None
             self.end(None)

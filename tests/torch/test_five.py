@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 pytest.importorskip("greenlet", reason="models that decide need greenlet: pip install greenlet")
 
+from abw.core.train.programs.gradients import ProgramBackward  # noqa: E402
 from abw.torch import batch  # noqa: E402
 from tests.torch.models import FIVE, Kinds, assert_alike, check, five, gradients, loss_of  # noqa: E402
 
@@ -124,6 +125,40 @@ def test_two_mini_batches_forward_then_backward():
     fast = batch(model, batch=2)
     for name, gradient in gradients(model, fast(*columns)).items():
         assert_alike(theirs[name], gradient, 1e-5)
+
+
+def test_gradients_of_decisions_with_other_mini_batches_in_between():
+    model, columns = five("parser")
+    model.embed.padding_idx = columns[0][0][0]
+    theirs = gradients(model, [model(*i) for i in zip(*columns, strict=True)])
+    fast = batch(model, batch=2)
+    for _ in range(3):  # from the second time on the backward pass reads what was computed for decisions
+        outputs = fast(*columns)
+        with torch.no_grad():
+            fast(*columns)
+        ours = gradients(model, outputs)
+        for name, gradient in theirs.items():
+            assert_alike(gradient, ours[name], 1e-5)
+
+
+def test_what_was_computed_for_decisions_is_not_computed_again(monkeypatch):
+    model, columns = five("parser", count=20)
+    fast, found = batch(model), []
+    plans = ProgramBackward.planned
+
+    def planned(*args):
+        passes = plans(*args)
+        found.append(int((passes.plan.schedule.nodes < passes.made.forward).sum()) / passes.made.forward)
+        return passes
+
+    monkeypatch.setattr(ProgramBackward, "planned", planned)
+    for _ in range(2):  # the first has another network, made without decisions
+        first = gradients(model, fast(*columns))
+    monkeypatch.setattr(ProgramBackward, "engine", lambda self, usual: usual)
+    again = gradients(model, fast(*columns))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert found[0] == found[2] == 1
+    assert found[1] < 0.2
 
 
 def test_cells_that_a_later_mini_batch_adds_leave_earlier_gradients_as_they_are():

@@ -103,7 +103,7 @@ class Launcher:
         flops = plan.product_flops
         if last - first < len(plan.launch_ptr) - 1:  # their part of it, by the nodes
             ends = plan.schedule.ptr[plan.launch_ptr[[first, last]]]
-            flops = flops * int(ends[1] - ends[0]) // len(plan.graph)
+            flops = flops * int(ends[1] - ends[0]) // len(plan.schedule.nodes)
         shared = self._shared(plan, first, last, flops)
         if self.team is None or shared is None:
             self.alone(plan, first, last)

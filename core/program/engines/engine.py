@@ -164,10 +164,7 @@ class Engine:
         """
         if self._prepared and not self._outdated:
             return
-        if self._prepared:
-            self._executor.update(self.params)
-        else:
-            self._executor.prepare(self.network, self.params, self._threads)
+        self._prepare_executor()
         self._prepared, self._outdated = True, False
         self._start()
         again, self._recorded = self._recorded, []
@@ -178,6 +175,12 @@ class Engine:
                 continue
             for piece in held:
                 self.compute(piece)
+
+    def _prepare_executor(self) -> None:
+        if self._prepared:
+            self._executor.update(self.params)
+        else:
+            self._executor.prepare(self.network, self.params, self._threads)
 
     def compute(self, piece: Piece) -> None:
         """Compute the next nodes. Errors: StaleError, TooLargeError."""
@@ -395,18 +398,22 @@ class Engine:
         given = self._inputs.row(self.network, reference)
         return constant_value(self.network, self.params, reference) if given is None else given
 
-    def graph(self, segment: Segment, given: tuple[Floats, ...] | None = None) -> tuple[Graph, Longs, Ints]:
+    def graph(
+        self, segment: Segment, given: tuple[Floats, ...] | None = None, network: Network | None = None
+    ) -> tuple[Graph, Longs, Ints]:
         """A segment as a graph, whose nodes are in the order of their types; the references that it reads of
         earlier nodes; the number of each of its nodes there.
 
-        `given`: the rows that it numbers; None: it numbers those of the run. Linear in nodes and operands.
+        `given`: the rows that it numbers; None: it numbers those of the run. `network`: the graph's, None for
+        that which is executed. Linear in nodes and operands.
         """
+        network = network or self.network
         if given is None:
-            segment, given = self._inputs.split(self.network, segment)
+            segment, given = self._inputs.split(network, segment)
         vertex = np.arange(segment.first, segment.first + len(segment), dtype=np.int32)
         nodes = segment.type, vertex, segment.instance, segment.operand_ptr, segment.operand
         instances = int(segment.instance.max(initial=0)) + 1
-        graph, outer, local = appended(self.network, nodes, segment.first, instances, given)
+        graph, outer, local = appended(network, nodes, segment.first, instances, given)
         return graph, outer.astype(np.int64), local
 
 

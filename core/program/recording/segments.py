@@ -73,6 +73,35 @@ def joined(segments: Sequence[Segment]) -> Segment:
     )
 
 
+def reaching(whole: Segment, nodes: Longs, width: int) -> tuple[Segment, Ints]:
+    """The nodes of a run from its beginning on that others of it read, or by way of others, and these `nodes`
+    themselves; and the numbers that they had. Cost: some 5 ns a node.
+    """
+    reached = np.zeros(len(whole), np.bool_)
+    reached[nodes] = True
+    shift = width.bit_length() - 1
+    _reach(shift, whole.operand_ptr, whole.operand, reached)
+    kept = np.flatnonzero(reached).astype(np.int32)
+    if len(kept) == len(whole):
+        return whole, kept
+    number = np.cumsum(reached, dtype=np.int32) - np.int32(1)
+    ptr, operand = whole.operands(kept)
+    computed = operand >= 0
+    node, output = operand[computed] >> shift, operand[computed] & width - 1
+    operand[computed] = number[node] << shift | output
+    return Segment(0, whole.type[kept], whole.instance[kept], ptr, operand), kept
+
+
+@njit
+def _reach(shift: int, ptr: Ints, operand: Ints, reached: NDArray[np.bool_]) -> None:
+    """Note which nodes others read that are `reached`: all read earlier ones."""
+    for v in range(len(reached) - 1, -1, -1):
+        if reached[v]:
+            for k in range(ptr[v], ptr[v + 1]):
+                if operand[k] >= 0:
+                    reached[operand[k] >> shift] = True
+
+
 def _together(parts: Sequence[Ints]) -> Ints:
     return np.concatenate([np.zeros(0, np.int32), *parts])
 

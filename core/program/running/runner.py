@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import compress, repeat
 from typing import Any, TypeVar
 
@@ -16,7 +17,15 @@ from abw.core.program.engines.engine import Engine
 from abw.core.program.recording.asks import ARGMAX, NOTED, Answer, Ask, answer, unpacked
 from abw.core.program.recording.machine_code import CLOSED
 from abw.core.program.recording.recorder import ROUNDS, Recorder
-from abw.core.program.recording.segments import OWNER, Ints, MisreadError, Piece, StaleError, joined
+from abw.core.program.recording.segments import (
+    OWNER,
+    Ints,
+    MisreadError,
+    Piece,
+    StaleError,
+    joined,
+    reaching,
+)
 from abw.core.program.recording.values import BITS, KINDS, Value, refuse_best
 from abw.core.program.running.fibers import (
     Asked,
@@ -112,16 +121,25 @@ class BatchRunner:
                 self._go_on(zip(tasks, found, repeat(None)))
             yield
 
-    def recorded(self) -> tuple[Graph, Ints]:
-        """Run all programs to their ends; all that was recorded as a graph, and where each node is in it.
-
-        What nobody has asked for is not computed. Errors: AbwError for values of an earlier run.
-        """
+    def decide(self) -> None:
+        """Run all programs to their ends; what nobody asks for is not computed."""
         for _ in self._decided(ROUNDS):
             pass
+
+    def recorded(self, wanted: Sequence[int]) -> tuple[Graph, Ints]:
+        """The graph of all that these handles' values are made of, whose `vertex` are numbers of the run, and
+        the number there of each of the run's nodes, -1 for others.
+
+        Errors: AbwError for values of an earlier run.
+        """
         rest = self._parsed(lambda piece: [self.engine.segment(piece)] if piece.nodes else [])
-        graph, _, local = self.engine.graph(joined([*self.engine.segments, *rest]))
-        return graph, local
+        whole, cells = joined([*self.engine.segments, *rest]), self.engine.cells
+        node = (np.array(wanted, np.int64) >> BITS) // cells.width - self.base
+        segment, kept = reaching(whole, node[(node >= 0) & (node < len(whole))], cells.width)
+        graph, _, local = self.engine.graph(segment, network=cells)
+        number = np.full(len(whole), -1, np.int32)
+        number[kept] = local
+        return replace(graph, vertex=kept[graph.vertex]), number
 
     def stop(self, why: str) -> None:
         """Raise Stopped in the programs that went on in the last step and wait again; those that wait longer

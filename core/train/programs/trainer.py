@@ -19,6 +19,7 @@ from abw.core.ir.training import OPTIMIZERS, LossKind, Optimizer, OptimizerName,
 from abw.core.policy.registry import get_policy
 from abw.core.program.lessons import Recorded, Wanted
 from abw.core.program.net import Net, session_of
+from abw.core.program.network import width_of
 from abw.core.program.running.fibers import Failed, Program
 from abw.core.program.running.results import noted
 from abw.core.train.backward import Half
@@ -29,6 +30,8 @@ from abw.core.train.programs.gradients import ProgramBackward, output_name
 from abw.core.train.targets import loss_of
 
 Floats = NDArray[np.float32]
+# Outputs of a type that values of decisions have room for, with those that a backward pass reads.
+ROOM = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class ProgramTrainer(Learning, WeightsByName):
         self._learning = self
         self.raised: Callable[[BaseException, int], BaseException] | None = None
         self._session = session = session_of(net)
+        session.extend(replace(net.library, outputs=max(net.library.outputs, ROOM)))
+        session.recorder.widen(width_of(session.library))
         params = session.engine().params.flattened()
         self.passes = ProgramBackward(
             params, get_policy(policy), executor, threads or session.how.threads, session.how.dedup
@@ -141,7 +146,8 @@ class ProgramTrainer(Learning, WeightsByName):
     def _forward(
         self, function: Program, instances: Sequence[Any], numbers: Sequence[int]
     ) -> tuple[Recorded, Half]:
-        recorded = self._session.record(function, instances, numbers)
+        engine = self.passes.engine(self._session.engine())
+        recorded = self._session.record(function, instances, numbers, engine)
         for number, end in zip(numbers, recorded.ends, strict=True):
             if isinstance(end, Failed):
                 raised = self.raised or (lambda error, number: noted(error, function, number))

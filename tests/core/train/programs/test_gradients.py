@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,30 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import abw
-from abw.core.base.errors import AbwError
+from abw.core.base.errors import AbwError, CheckError
+from abw.core.plan.check import check_plan
 from abw.core.program.net import Net
+from abw.core.train.backward import Passes
 from abw.core.train.programs.trainer import ProgramTrainer
 from tests.core.program.cells import small
 from tests.core.train.models import spec_of
 
 # An operation on a list of values: its name, and which values (modulo how many there are).
 Step = tuple[str, list[int]]
-STEPS = ("sum", "mean", "var", "attend", "softmax", "step", "two", "decide", "class", "squared", "binary")
+STEPS = (
+    "sum",
+    "mean",
+    "var",
+    "attend",
+    "softmax",
+    "step",
+    "two",
+    "decide",
+    "judged",
+    "class",
+    "squared",
+    "binary",
+)
 Losses = list[tuple[Any, str, Any, float]]
 
 
@@ -51,6 +67,10 @@ def program(net: Any, steps: Sequence[Step], losses: Losses | None = None) -> Lo
             values += net.two(some[0])
         elif kind == "decide":
             values.append(values[net.score(some[0], values[-1]).argmax()])
+        elif kind == "judged":
+            scores = net.score(some[0], values[-1])
+            values.append(values[scores.argmax()])
+            loss(scores, number % 3)
         elif kind == "class":
             loss(net.score(some[0], some[-1]), number % 3, weight=0.5 + number)
         elif kind == "squared":
@@ -232,6 +252,69 @@ def test_a_vector_s_step_is_a_step(tmp_path: Path) -> None:
     np.testing.assert_allclose(ends[0], ends[1], atol=1e-6)
     with pytest.raises(ValueError, match="a gradient has the shape"):
         trainer.apply(np.zeros(3, np.float32))
+
+
+@settings(max_examples=10)
+@given(st.lists(drawn_steps(), min_size=1, max_size=3))
+def test_what_was_computed_for_decisions_is_not_computed_again(
+    trained: ProgramTrainer, drawn: list[list[Step]]
+) -> None:
+    def found() -> tuple[float, bytes, int]:
+        loss, gradient = trained.gradient(lambda steps: program(trained.net, steps), drawn)
+        assert last.passes is not None
+        plan, made = last.passes.plan, last.passes.made
+        check_plan(made.graph, plan)
+        computed = int((plan.schedule.nodes < made.forward).sum())
+        if computed < made.forward:
+            assert plan.earlier is not None
+            assert plan.earlier.own is not None
+            wrong = replace(plan.earlier, own=plan.earlier.own + 1)
+            with pytest.raises((CheckError, IndexError)):
+                check_plan(made.graph, replace(plan, earlier=wrong))
+        return loss, gradient.tobytes(), computed
+
+    with pytest.MonkeyPatch.context() as patch:
+        last = Last(patch, trained)
+        patch.setattr(trained.passes, "engine", lambda usual: usual)
+        wanted = found()
+    with pytest.MonkeyPatch.context() as patch:
+        last = Last(patch, trained)
+        got = found()
+    assert got[:2] == wanted[:2]
+    judged = any(kind == "judged" for steps in drawn for kind, _ in steps)
+    assert got[2] < wanted[2] if judged else got[2] <= wanted[2]
+
+
+class Last:
+    """The passes that a trainer has planned last."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, trainer: ProgramTrainer) -> None:
+        self.passes: Passes | None = None
+        plans = trainer.passes.planned
+
+        def planned(*args: Any) -> Passes:
+            self.passes = plans(*args)
+            return self.passes
+
+        patch.setattr(trainer.passes, "planned", planned)
+
+
+def test_types_may_be_added_after_a_decision(tmp_path: Path) -> None:
+    def read(net: Any, late: bool) -> None:
+        h = net.step(net.start, net.start)
+        for _ in range(2):
+            h = net.step(net.words[net.score(h, h).argmax()], h)
+        h = net.softmax([h, net.start])[0] if late else h
+        h = net.step(net.words[net.score(h, h).argmax()], h)
+        net.loss(net.score(h, h), 1)
+
+    ends = []
+    for steps in ((False, False, True, True), (True,)):
+        trainer = abw.trainer(small(tmp_path))
+        for late in steps:
+            loss, gradient = trainer.gradient(partial(read, trainer.net), [late] * 3)
+        ends.append((loss, gradient.tobytes()))
+    assert ends[0] == ends[1]
 
 
 def test_mistakes(tmp_path: Path) -> None:
