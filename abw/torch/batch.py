@@ -26,6 +26,7 @@ from abw.torch.export import Exported, write
 from abw.torch.gradients import Passes, learn
 from abw.torch.outputs import Place, fill, filled, noted
 from abw.torch.recording.cells import PACKAGES, Cells, RestartError
+from abw.torch.recording.library import versions_of
 from abw.torch.recording.singles import op_region
 from abw.torch.refusals import Fingerprint, refuse_unsupported
 from abw.torch.rewriting.rewriter import Rewriter
@@ -134,8 +135,8 @@ class Batched:
                 self._check_model()
                 if self._cells.session.runner is not None:
                     raise AbwError("the model calls its own batched version", hint="call the model itself")
-                state, versions = torch.get_rng_state(), _versions(some)
-                begin = perf_counter()
+                state, given, begin = torch.get_rng_state(), _tensors(some), perf_counter()
+                versions = versions_of(given)
                 run = partial(_uncollected, partial(self._mini_batch, some, first, state))
                 if self._verify:
                     self._verify -= 1
@@ -143,7 +144,7 @@ class Batched:
                 else:
                     outputs = run()
                     self._watch.look(some, perf_counter() - begin)
-            if versions != _versions(some):
+            if versions != versions_of(given):
                 raise AbwError(
                     "the model writes in place into a tensor of an instance, which it may do several times",
                     hint="write x = x + y, or to a copy: x.clone()",
@@ -340,8 +341,8 @@ def _uncollected(run: Any) -> Any:
             gc.enable()
 
 
-def _versions(items: list[Any]) -> list[int]:
-    """How often the tensors among the arguments of instances, or in lists of tensors there, were written."""
+def _tensors(items: list[Any]) -> list[torch.Tensor]:
+    """The tensors among the arguments of instances, and in lists of tensors there."""
     lists = [x if type(x) in (list, tuple) else (x,) for item in items for x in item]
     some = [x for x in lists if x and isinstance(x[0], torch.Tensor)]
-    return [t._version for x in some for t in x if isinstance(t, torch.Tensor)]
+    return [t for x in some for t in x if isinstance(t, torch.Tensor)]

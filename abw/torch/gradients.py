@@ -22,7 +22,7 @@ from abw.core.program.recording.values import BITS
 from abw.core.program.running.runner import BatchRunner
 from abw.core.train.backward import Half
 from abw.core.train.programs.gradients import ProgramBackward, output_name
-from abw.torch.outputs import Place, by_size, parted
+from abw.torch.outputs import Groups, Place, grouped, handles_of, parted, share
 from abw.torch.recording.cells import Cells
 
 
@@ -84,9 +84,8 @@ class Run(torch.autograd.Function):
     def forward(ctx: Any, work: Any, *tensors: torch.Tensor) -> Any:
         half = work.begin()
         ctx.work, ctx.half, ctx.tensors, ctx.versions = work, half, tensors, [t._version for t in tensors]
-        ctx.names, parts = zip(
-            *work.parted({name: np.array(half.values(name)) for name in half.gradients}), strict=True
-        )
+        outputs = {name: np.ascontiguousarray(half.values(name)) for name in half.gradients}
+        ctx.names, parts = zip(*work.parted(outputs), strict=True)
         return tuple(map(torch.from_numpy, parts))
 
     @staticmethod
@@ -128,20 +127,20 @@ def parts_of(vector: Any, like: Sequence[Any]) -> Sequence[torch.Tensor]:
 
 @dataclass
 class _Batch:
-    """A mini-batch of what was recorded, with a tensor for each place: see `Run`."""
+    """A mini-batch of what was recorded, with a tensor for each part of `groups`: see `Run`."""
 
     passes: Passes
     recorded: Recorded
-    places: Sequence[Place]
+    groups: Groups
 
     def begin(self) -> Half:
         recorded, self.recorded = self.recorded, replace(self.recorded, engine=None)
-        return self.passes.forward(recorded, by_size(self.places))
+        return self.passes.forward(recorded, handles_of(self.groups))
 
     def parted(self, outputs: Mapping[str, Any]) -> list[tuple[str, Any]]:
-        names = {n: output_name((n,)) for n in {place.size for place in self.places}}
-        parts = parted(self.places, {n: outputs[name] for n, name in names.items()})
-        return [(names[place.size], part) for place, part in zip(self.places, parts, strict=True)]
+        names = {size: output_name((size,)) for size, _ in self.groups}
+        parts = parted(self.groups, {size: outputs[name] for size, name in names.items()})
+        return [(names[size], part) for size, part in parts]
 
     def waits(self, half: Half) -> bool:
         return self.passes.waits(half)
@@ -154,19 +153,19 @@ def learn(
     cells: Cells, passes: Passes, runner: BatchRunner, recorded: Recorded, places: Sequence[Place]
 ) -> None:
     """Fill places with tensors that have gradients."""
-    parts: dict[Place, list[Place]] = {}  # those with constants, which PyTorch reads itself
-    for place in places:
-        alone = [place] if min(place.handles) >= 0 else []
-        parts[place] = alone or [Place(place.size, [h], (place.size,)) for h in place.handles]
-    wanted = [part for some in parts.values() for part in some if part.handles[0] >= 0]
-    made = Run.apply(_Batch(passes, recorded, wanted), *passes.tensors) if wanted else ()
-    found = dict(zip(wanted, made, strict=True))
-    for place, some in parts.items():
-        if some[0] is place:
-            place.tensor = found[place]
-        else:
-            rows = [found[p] if p in found else _constant(cells, runner, p.handles[0]) for p in some]
-            place.tensor = torch.stack(rows).reshape(place.stacked)
+    # PyTorch reads constants itself: places that have any are stacked of others
+    apart = {
+        place: [Place(place.size, [handle], (1, place.size)) for handle in place.handles]
+        for place in places
+        if min(place.handles) < 0
+    }
+    wanted = [place for place in places if place not in apart]
+    wanted += [part for some in apart.values() for part in some if part.handles[0] >= 0]
+    if groups := grouped(wanted):
+        share(groups, Run.apply(_Batch(passes, recorded, groups), *passes.tensors))
+    for place, some in apart.items():
+        rows = [p.tensor if p.handles[0] >= 0 else _constant(cells, runner, p.handles[0]) for p in some]
+        place.tensor = torch.cat(rows).reshape(place.stacked)
 
 
 def _constant(cells: Cells, runner: BatchRunner, handle: int) -> torch.Tensor:
@@ -175,7 +174,9 @@ def _constant(cells: Cells, runner: BatchRunner, handle: int) -> torch.Tensor:
     number, row = network.constant_of(handle >> BITS)
     constant = network.constants[number]
     if constant.kind == "table":
-        return cells.tables[constant.number][row].reshape(-1)
-    if constant.kind == "param":
-        return cells.params[constant.number].reshape(-1)
-    return torch.from_numpy(runner.engine.constant(handle >> BITS)).reshape(-1)
+        found = cells.tables[constant.number][row]
+    elif constant.kind == "param":
+        found = cells.params[constant.number]
+    else:
+        found = torch.from_numpy(runner.engine.constant(handle >> BITS))
+    return found.reshape(1, -1)

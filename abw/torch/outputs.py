@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,10 @@ from abw.core.program.running.runner import BatchRunner
 from abw.torch.recording.decisions import Comparison, Pair
 from abw.torch.recording.standins import Concat, Derived, Ints, Stack
 from abw.torch.tracing.symbols import sized
+
+# What a place is among the rows of its size: some of their numbers, some of them, or else a view.
+FLAT, ROWS, VIEW = range(3)
+Groups = dict[tuple[int, int], list["Place"]]
 
 
 class Place:
@@ -102,26 +107,61 @@ def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
     return x
 
 
-def by_size(places: Iterable[Place]) -> dict[int, list[int]]:
-    """Collect the handles of all places, in order, by the number of elements of their values."""
-    found: dict[int, list[int]] = {}
+def grouped(places: Iterable[Place]) -> Groups:
+    """Collect places by the size of their values and their form: those of a size in the order of forms."""
+    found: Groups = {}
     for place in places:
-        found.setdefault(place.size, []).extend(place.handles)
+        found.setdefault((place.size, _form(place)), []).append(place)
+    return {key: found[key] for key in sorted(found)}
+
+
+def _form(place: Place) -> int:
+    """What a place is among the rows of its size: some of them, some of their numbers, or a view."""
+    stacked = place.stacked
+    if len(stacked) == 1:
+        return FLAT
+    return ROWS if stacked == (len(place.handles), place.size) else VIEW
+
+
+def handles_of(groups: Groups) -> dict[int, list[int]]:
+    """Collect the handles of all places, in order, by the size of their values."""
+    found: dict[int, list[int]] = {}
+    for (size, _), some in groups.items():
+        found.setdefault(size, []).extend(chain.from_iterable([place.handles for place in some]))
     return found
 
 
-def parted(places: Iterable[Place], rows: dict[int, Any]) -> list[Any]:
-    """Return each place's part of the rows (m, size) of its size, in its stacked shape."""
+def parted(groups: Groups, rows: Mapping[int, Any]) -> list[tuple[int, Any]]:
+    """Divide the rows (m, size) of each size: a part for each group, for each place that is a view."""
     begins, parts = dict.fromkeys(rows, 0), []
-    for place in places:
-        begin = begins[place.size]
-        end = begins[place.size] = begin + len(place.handles)
-        parts.append(rows[place.size][begin:end].reshape(place.stacked))
+    for (size, form), some in groups.items():
+        own, begin = rows[size], begins[size]
+        ends = [*accumulate([len(place.handles) for place in some], initial=begin)]
+        begins[size] = ends[-1]
+        if form == VIEW:
+            both = zip(some, pairwise(ends), strict=True)
+            parts += [(size, own[low:end].reshape(place.stacked)) for place, (low, end) in both]
+        else:
+            part = own[begin : ends[-1]]
+            parts.append((size, part.reshape(-1) if form == FLAT else part))
     return parts
+
+
+def share(groups: Groups, parts: Iterable[torch.Tensor]) -> None:
+    """Fill places with their shares of the parts, as tensors: none is a view of another to PyTorch."""
+    left = iter(parts)
+    for (size, form), some in groups.items():
+        if form == VIEW:
+            shares: Iterable[torch.Tensor] = left
+        else:
+            each = size if form == FLAT else 1
+            shares = torch.unsafe_split_with_sizes(next(left), [each * len(place.handles) for place in some])
+        for place, tensor in zip(some, shares, strict=False):
+            place.tensor = tensor
 
 
 def fill(places: Sequence[Place], runner: BatchRunner) -> None:
     """Fill places with the values of a mini-batch, without gradients."""
-    rows = {n: np.ascontiguousarray(runner.values(some)) for n, some in by_size(places).items()}
-    for place, part in zip(places, parted(places, rows), strict=True):
-        place.tensor = torch.from_numpy(part)
+    groups = grouped(places)
+    rows = {size: np.ascontiguousarray(runner.values(some)) for size, some in handles_of(groups).items()}
+    share(groups, [torch.from_numpy(part) for _, part in parted(groups, rows)])

@@ -127,6 +127,8 @@ def read_rows(
         return values
     if where == LOST:
         refuse_lost(network, type_ptr, row, references)
+    if found.min() >= 0:
+        return gathered(memory, found, rows)
     if found[0] >= 0:
         shape = arenas.shape[found[0]]
     else:
@@ -145,6 +147,25 @@ def read_rows(
                 else:
                     values[i] = constant_value(network, params, int(references[i]), graph.given)
     return values
+
+
+def gathered(memory: Sequence[Floats], arena: NDArray[Any], rows: NDArray[Any]) -> Floats:
+    """Copy the values of rows of several arenas, in `rows` of `arena` (m,), all of one shape: (m, *shape)."""
+    found = np.empty((len(rows), *memory[arena[0]].shape[1:]), np.float32)
+    for a in np.flatnonzero(np.bincount(arena)).tolist():
+        if found.ndim == 2:
+            _collect(memory[a], a, arena, rows, found)
+        else:
+            here = arena == a
+            found[here] = memory[a][rows[here]]
+    return found
+
+
+@njit
+def _collect(memory: Floats, a: int, arena: NDArray[Any], rows: NDArray[Any], found: Floats) -> None:
+    for i in range(len(rows)):
+        for j in range(found.shape[1] if arena[i] == a else 0):
+            found[i, j] = memory[rows[i], j]
 
 
 SEVERAL, LOST = -1, -2

@@ -20,7 +20,6 @@ from abw.core.graph.dag import Dag, Successors, build_dag
 from abw.core.graph.fuse import edges
 from abw.core.graph.graph import Graph, ResultRefs
 from abw.core.ir.model import SPREADS
-from abw.core.ir.network import LISTED
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
@@ -79,10 +78,8 @@ def training_graph(training: Training, graph: Graph, gradients: Mapping[str, Flo
     if len(program.sums):
         sum_node, held = np.full(values, -1, np.int32), np.empty(values, np.int32)
         first = type_ptr[summing:]
-        size += loops.sums(own, program.sums, shifts, first, ptr, members[:total], (sum_node, held))
-        for references in (members[:total], of_constants[1]):
-            of_sums = np.flatnonzero(references <= LISTED)
-            references[of_sums] = held[LISTED - references[of_sums]]
+        flowing = members[:total], of_constants[1]
+        size += loops.sums(own, program.sums, shifts, first, ptr, flowing, (sum_node, held))
 
     nodes = int(type_ptr[-1])
     operand_ptr, operand = np.zeros(nodes + 1, np.int32), np.empty(size, np.int32)

@@ -177,14 +177,15 @@ def sums(
     shifts: tuple[int, int],
     first: Ints,
     ptr: Ints,
-    members: Ints,
+    flowing: tuple[Ints, Ints],
     made: tuple[Ints, Ints],
 ) -> int:
     """Number the nodes that sum, of type q from `first[q]` on: of the values that several read.
 
+    `flowing`: what flows into gradients of values and of constants; what sums pass on is put in their place.
     `made`: of each value its node, and where its gradient is. The result is how many values they sum.
     """
-    type_ptr, (sum_node, held) = graph[0], made
+    type_ptr, (sum_node, held), members = graph[0], made, flowing[0]
     shift, wide = shifts
     total, node = 0, np.int64(first[0])
     for q in range(len(sums)):
@@ -210,6 +211,10 @@ def sums(
                 behind = LISTED - held[value]
                 held[value] = held[last]
                 value = behind
+    for references in flowing:
+        for i in range(len(references)):
+            if references[i] <= LISTED:
+                references[i] = held[LISTED - references[i]]
     return total
 
 

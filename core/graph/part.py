@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from abw.core.graph.dag import Dag, Successors, build_dag
 from abw.core.graph.dag import part as part_of_dag
+from abw.core.graph.equal.consing import rename
 from abw.core.graph.fuse import edges
 from abw.core.graph.graph import Distinct, Graph, Ints, ResultRefs
 from abw.core.ir.network import Network
@@ -62,57 +63,68 @@ def appended(
     after what it reads. The graph's own reference `n * width + i` is the i-th that it reads of earlier nodes.
     Linear in nodes and operands.
     """
-    type, vertex, instance, begins, operand = nodes
-    n, width = len(type), network.width
-    order = np.argsort(type, kind="stable")
-    local = np.empty(n, np.int32)
-    local[order] = np.arange(n)
-    ptr = np.append(0, np.cumsum(np.diff(begins)[order])).astype(np.int32)
-    found, places = np.empty((2, ptr[-1]), np.int32)
-    outside = places[
-        : _reorder(order, local, begins, operand, (first, width.bit_length() - 1), found, places)
-    ]
-    outer, which = np.unique(found[outside], return_inverse=True)
-    found[outside] = n * width + which
-    counts = np.bincount(type, minlength=len(network.types))
-    type_ptr, names = np.append(0, np.cumsum(counts)).astype(np.int32), tuple(t.name for t in network.types)
-    type = type[order]
+    n, width = len(nodes[0]), network.width
+    shift, outer = width.bit_length() - 1, np.empty(0, np.int32)
+    type_ptr, ptr = np.zeros(len(network.types) + 2, np.int32), np.zeros(n + 1, np.int32)
+    local, type, vertex, instance = np.empty((4, n), np.int32)
+    found, places = np.empty((2, len(nodes[4])), np.int32)
+    numbers, columns = (first, shift), (type, vertex, instance)
+    outside = places[: _sorted(nodes, numbers, type_ptr, local, columns, ptr, found, places)]
+    if len(outside):
+        outer, which = np.unique(found[outside], return_inverse=True)
+        found[outside] = n * width + which
+    names = tuple(t.name for t in network.types)
 
     def find() -> Successors:
         none = np.zeros(1, np.int32)
         source, reader = edges(ptr, found, none, none, width)
-        inside = source < n
-        return build_dag(names, type, source[inside], reader[inside]).edges
+        if len(outer):
+            source, reader = source[source < n], reader[source < n]
+        return build_dag(names, type, source, reader).edges
 
-    of = network, type_ptr, vertex[order], instance[order], (), instances, Dag(names, type, find), ptr, found
+    of = network, type_ptr[:-1], vertex, instance, (), instances, Dag(names, type, find), ptr, found
     return Graph(*of, given=given), outer, local
 
 
 @njit
-def _reorder(
-    order: NDArray[np.int64],
-    local: Ints,
-    begins: Ints,
-    operand: Ints,
+def _sorted(
+    nodes: tuple[Ints, Ints, Ints, Ints, Ints],
     numbers: tuple[int, int],
+    type_ptr: Ints,
+    local: Ints,
+    columns: tuple[Ints, Ints, Ints],
+    ptr: Ints,
     found: Ints,
     outside: Ints,
 ) -> int:
-    """Write the operands of nodes in an order, by the numbers there; and where, and how many, are of earlier
-    nodes, which are left as they are.
+    """Sort nodes by their types: their numbers in that order, their columns, where their operands begin, and
+    these, by those numbers; and where, and how many, are of earlier nodes, which are left as they are.
     """
+    type, vertex, instance, begins, operand = nodes
     first, shift = numbers
-    k, m = 0, 0
-    for v in order:
-        for reference in operand[begins[v] : begins[v + 1]]:
+    for t in type:
+        type_ptr[t + 2] += 1
+    for t in range(len(type_ptr) - 2):
+        type_ptr[t + 2] += type_ptr[t + 1]
+    for v in range(len(type)):
+        i = type_ptr[type[v] + 1]
+        type_ptr[type[v] + 1] += 1
+        local[v], ptr[i + 1] = i, begins[v + 1] - begins[v]
+        columns[0][i], columns[1][i], columns[2][i] = type[v], vertex[v], instance[v]
+    for i in range(len(type)):
+        ptr[i + 1] += ptr[i]
+    m = 0
+    for v in range(len(type)):
+        k = ptr[local[v]]
+        for e in range(begins[v], begins[v + 1]):
+            reference = operand[e]
             node = (reference >> shift) - first
+            found[k] = reference
             if node >= 0:
                 found[k] = local[node] << shift | (reference & ((1 << shift) - 1))
-            else:
-                found[k] = reference
-                if reference >= 0:
-                    outside[m] = k
-                    m += 1
+            elif reference >= 0:
+                outside[m] = k
+                m += 1
             k += 1
     return m
 
@@ -139,5 +151,6 @@ def unified(graph: Graph, stands: Ints) -> Graph:
 
 def _renamed(references: Ints, number: Ints, width: int) -> Ints:
     """References whose nodes have other numbers."""
-    node, output = np.divmod(np.maximum(references, 0), width)
-    return np.where(references >= 0, number[node] * width + output, references).astype(np.int32)
+    found = references.astype(np.int64)
+    rename(found, 0, 0, number, width.bit_length() - 1)
+    return found.astype(np.int32)

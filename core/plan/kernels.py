@@ -122,6 +122,16 @@ def fill_plan(
     return listed, products, others
 
 
+@njit
+def members_read(operand: Ints, list_ptr: Ints) -> int:
+    """How many values operands are, those of the lists among them counted."""
+    found = len(operand)
+    for reference in operand:
+        if reference <= LISTED:
+            found += list_ptr[LISTED - reference + 1] - list_ptr[LISTED - reference] - 1
+    return found
+
+
 @fragment
 def _one_each(
     nodes: Ints, slots: int, s: int, references: Runs, values: Values, index: Ints, filled: int

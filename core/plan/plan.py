@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.graph.graph import Graph
-from abw.core.ir.network import LISTED
 from abw.core.plan.arenas import Arenas, arenas_of
 from abw.core.plan.counts import Counts, count
-from abw.core.plan.kernels import GATHERED, fill_plan
+from abw.core.plan.kernels import GATHERED, fill_plan, members_read
 from abw.core.plan.lifetimes import order_lanes, pack_rows
 from abw.core.policy.schedule import Schedule
 
@@ -157,7 +156,7 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None, earlier: Ea
         if earlier.own is not None:
             row[: len(earlier.own)] = earlier.own
     operand_ptr, index_ptr = np.empty(batches + 1, np.int32), np.empty(operands + 1, np.int32)
-    index = np.empty(len(graph.operand) + _listed(graph), np.int32)
+    index = np.empty(members_read(graph.operand, graph.list_ptr), np.int32)
     status, list_ptr = np.empty(operands, np.int32), np.empty(operands, np.int32)
     start, stride = np.empty(operands, np.int32), np.empty(operands, np.int32)
     lists = np.empty((len(graph) + batches) * several, np.int32)
@@ -225,13 +224,6 @@ def fields_of(
             given.append((arena, int(head[arena]), values))
             head[arena] += len(values)
     return head, row, tuple(given)
-
-
-def _listed(graph: Graph) -> int:
-    """How many values more than their operands the lists hold that nodes read."""
-    if not len(graph.list_operand):
-        return 0
-    return int((np.diff(graph.list_ptr) - 1)[LISTED - graph.operand[graph.operand <= LISTED]].sum())
 
 
 def _memory(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abw.core.base.errors import AbwError, did_you_mean
+from abw.core.graph.equal.consing import rename
 from abw.core.graph.graph import Graph
 from abw.core.ir.cell import Shape
 from abw.core.ir.training import LossKind
@@ -54,15 +55,13 @@ class Recorded:
         Raises ValueError for those of other runs, and for what an instance brought along: no gradient has it.
         """
         network, width = self.graph.network, self.graph.network.width
-        found = np.array(handles, np.int64) >> BITS
-        own = found - self.base * width
-        computed = found >= 0
-        if ((own < 0) | (own >= len(self.local) * width))[computed].any():
+        found = np.array(handles, np.int64)
+        constants = rename(found, BITS, self.base * width, self.local, width.bit_length() - 1)
+        if constants < 0:
             raise ValueError("a value of another run has no gradient in this one")
-        if not {network.constant_of(row)[0] for row in found[~computed].tolist()}.isdisjoint(network.given):
+        rows = found[found < 0].tolist() if constants else []
+        if not {network.constant_of(row)[0] for row in rows}.isdisjoint(network.given):
             raise ValueError("numbers of an instance have no gradient")
-        node, output = np.divmod(own[computed], width)
-        found[computed] = self.local[node].astype(np.int64) * width + output
         return found.astype(np.int32)
 
 

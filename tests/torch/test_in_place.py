@@ -295,3 +295,44 @@ def test_a_result_that_no_parameter_reaches_is_given_beside_those_that_learn() -
     model.zero_grad()
     sum(model(x)[0].sum() for x in instances).backward()
     torch.testing.assert_close(own, model.l.weight.grad)
+
+
+class Several(Model):
+    """Returns tensors in all forms: rows, numbers of one size, a single number, more dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.o = torch.nn.Linear(4, 1)
+
+    def forward(self, x: Any) -> Any:
+        h = torch.tanh(self.l(x))
+        rows, again = torch.stack([h, 2 * h]), torch.stack([h, 3 * h]).unsqueeze(0)
+        return rows, again, 4 * h, self.o(h)[0], torch.cat([self.o(h), self.o(2 * h)]), 5 * h[None]
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_results_are_written_in_place_one_by_one(learns: bool) -> None:
+    torch.manual_seed(0)
+    model, xs = Several(), [torch.randn(4) for _ in range(4)]
+    with torch.set_grad_enabled(learns):
+        both = [batch(model)(xs), [model(x) for x in xs]]
+        for results in both:
+            kept = results[3][2]
+            seen = (kept * kept).sum()  # for its gradient `kept` must stay as it is
+            for i in range(6):
+                results[0][i].mul_(2).add_(i)
+            if learns:
+                seen.backward(retain_graph=True)
+        for ours, theirs in zip(*both, strict=True):
+            assert [t.shape for t in ours] == [t.shape for t in theirs]
+            for a, b in zip(ours, theirs, strict=True):
+                assert torch.allclose(a, b, atol=1e-6)
+    if learns:
+        gradients = [
+            torch.autograd.grad(
+                sum(t.square().sum() for some in results for t in some), [*model.parameters()]
+            )
+            for results in both
+        ]
+        for a, b in zip(*gradients, strict=True):
+            assert torch.allclose(a, b, atol=1e-4)

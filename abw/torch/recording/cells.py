@@ -202,7 +202,7 @@ class Cells(CellLibrary):
     # running ------------------------------------------------------------------------------------------------
     def learns(self) -> bool:
         """Whether gradients are wanted."""
-        return torch.is_grad_enabled() and any(p.requires_grad for p in self.model.parameters())
+        return torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters)
 
     def versions(self) -> tuple[Any, ...]:
         """Return versions, which differ whenever a parameter was changed or replaced.

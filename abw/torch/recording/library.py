@@ -37,7 +37,7 @@ _NUMBERS = count(1 << 11)  # beyond those of `abw.cells`
 def _stacked(rows: Sequence[Any]) -> Any:
     """Stack tensors of one size."""
     tensors, versions, _ = zip(*rows, strict=True)
-    if tuple(map(version_of, tensors)) != versions:
+    if versions_of(tensors) != list(versions):
         raise AbwError(
             "a tensor of an instance is written in place after it has been used",
             hint="write to a copy: x.clone()",
@@ -54,6 +54,14 @@ def version_of(tensor: torch.Tensor) -> int:
         return int(tensor._version)
     except RuntimeError:
         return -1
+
+
+def versions_of(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """Of several tensors: see `version_of`."""
+    try:
+        return [tensor._version for tensor in tensors]
+    except RuntimeError:
+        return [*map(version_of, tensors)]
 
 
 class MismatchError(Exception):
@@ -95,6 +103,7 @@ class CellLibrary:
         Errors: AbwError for what cannot be batched.
         """
         self.model, self._one = model, one
+        self.parameters = [*model.parameters()]
         self.names = {id(p): n for n, p in (*model.named_parameters(), *model.named_buffers())}
         self.stale = self.exports = False
         self.traces: list[Any] = []

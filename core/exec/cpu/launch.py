@@ -49,6 +49,7 @@ class Launcher:
         team: Team | None,
     ) -> None:
         """`team`: the threads that share runs."""
+        self._noted: Plan | None = None
         self.team, self.memory = team, memory
         self.threads = team.threads if team else 1
         layouts = [layout for layout in kernels.layouts if layout]
@@ -73,8 +74,9 @@ class Launcher:
 
     def note(self, plan: Plan) -> None:
         """Tell the walker where a plan's arrays lie."""
-        self.table.keep("plan", plan)
-        note_plan(self.table.words, *_SCHEDULE(plan.schedule), *_PLAN(plan))
+        if plan is not self._noted:
+            self._noted = plan
+            note_plan(self.table.words, *_SCHEDULE(plan.schedule), *_PLAN(plan))
 
     @property
     def walk(self) -> int:

@@ -131,12 +131,32 @@ class Consing:
 
     def stands(self, references: NDArray[np.int64]) -> NDArray[np.int64]:
         """References of nodes, as those of the nodes that stand for them."""
-        node, output = references >> self._shift, references & ((1 << self._shift) - 1)
-        return np.asarray((self.same[node].astype(np.int64) << self._shift) | output)
+        found = references.copy()
+        rename(found, 0, 0, self.same, self._shift)
+        return found
 
     def spared(self, count: int) -> NDArray[np.bool_]:
         """Which of the run's nodes (count,) others stand for."""
         return np.asarray(self.same[:count] != np.arange(count))
+
+
+@njit
+def rename(references: Longs, bits: int, first: int, number: Ints, shift: int) -> int:
+    """Rename references, with `bits` more behind them, of nodes that are counted from reference `first` on:
+    by their `number` unless `shift` is negative. Returns how many are of constants; -1 where one is of none.
+    """
+    constants = 0
+    for i in range(len(references)):
+        reference = references[i] >> bits
+        constants += reference < 0
+        if reference >= 0:
+            reference -= first
+            if reference < 0 or (shift >= 0 and reference >> shift >= len(number)):
+                return -1
+            if shift >= 0:
+                reference = (number[reference >> shift] << shift) | (reference & ((1 << shift) - 1))
+        references[i] = reference
+    return constants
 
 
 def _longer(array: Ints, room: int) -> Ints:

@@ -375,9 +375,9 @@ class Engine:
         """The number of the node that stands for each of the run's first so many."""
         return self.equal.same[:nodes] if self._looking else np.arange(nodes, dtype=np.int32)
 
-    def values(self, references: Longs) -> Array:
-        """The values of m references, all of one shape (m, *shape); a copy."""
-        if references[0] < 0 or (references < 0).any():
+    def values(self, references: Longs, constants: int = 0) -> Array:
+        """The values of m references, so many of them `constants`, all of one shape (m, *shape); a copy."""
+        if constants:
             every = references.tolist()
             return np.stack([self.constant(r) if r < 0 else self.values(np.array([r]))[0] for r in every])
         return self.computed(self._executed(references))

@@ -15,7 +15,7 @@ from abw.core.graph.equal.consing import DedupMode, Patience
 from abw.core.ir.cell import Shape
 from abw.core.ir.network import Constant, Network
 from abw.core.jit.decorators import njit
-from abw.core.program.recording.segments import Longs, Segment
+from abw.core.program.recording.segments import Ints, Longs, Segment
 
 Floats = NDArray[np.float32]
 
@@ -142,8 +142,10 @@ class InputRows:
         constant = network.constants[number]
         if constant.kind != "field":
             return None
-        known, own = self._own(constant, np.array([row]))
-        return np.array(known[own[0]])
+        known, own = self._known(constant), (row - self._first.get(constant.number, 0)) % constant.rows
+        if own >= len(known):
+            raise _earlier()
+        return np.array(known[own])
 
     def split(self, network: Network, segment: Segment) -> tuple[Segment, tuple[Floats, ...]]:
         """A segment whose operands number the rows from the first to the last that it reads; these, for
@@ -153,26 +155,51 @@ class InputRows:
         """
         if not self:
             return segment, ()
-        place, operand, given = np.flatnonzero(segment.operand < 0), segment.operand.copy(), []
-        index = -1 - operand[place].astype(np.int64)
-        for constant in [network.constants[number] for number in network.given]:
-            row = index - constant.first
-            inside = np.flatnonzero((row >= 0) & (row < constant.rows))
-            known, own = self._own(constant, row[inside])
-            low = int(own.min(initial=len(known)))
-            operand[place[inside]] = -1 - constant.first - own + low
-            given.append(known[low : own.max(initial=-1) + 1].copy())
+        operand, constants = segment.operand.copy(), [network.constants[number] for number in network.given]
+        known = [self._known(constant) for constant in constants]
+        fields = [
+            (c.first, c.rows, self._first.get(c.number, 0) % c.rows, len(rows), len(rows), 0)
+            for c, rows in zip(constants, known, strict=True)
+        ]
+        bounds = np.array(fields, np.int64)
+        if not _split(operand, bounds):
+            raise _earlier()
+        given = [rows[low:end].copy() for rows, (low, end) in zip(known, bounds[:, 4:].tolist(), strict=True)]
         return (replace(segment, operand=operand), tuple(given)) if any(map(len, given)) else (segment, ())
 
-    def _own(self, constant: Constant, rows: Longs) -> tuple[Floats, Longs]:
-        """The rows that this run has, and the numbers among these of `rows` of a constant."""
-        known, own = self._known(constant), (rows - self._first.get(constant.number, 0)) % constant.rows
-        if (own >= len(known)).any():
-            raise AbwError(
-                "a value of an earlier run was read: its memory has been reused",
-                hint="call net.input in the program, for each instance",
-            )
-        return known, own
+
+def _earlier() -> AbwError:
+    return AbwError(
+        "a value of an earlier run was read: its memory has been reused",
+        hint="call net.input in the program, for each instance",
+    )
+
+
+@njit
+def _split(operand: Ints, bounds: Longs) -> bool:
+    """Number the rows of fields that operands read from the first one read; False for one of an earlier run.
+
+    `bounds` (C, 6): the first number of each field's references and how many it may have; the first row of
+    this run, and how many this has; and from which to which of these are read, which is written.
+    """
+    for again in range(2):
+        for i in range(len(operand)):
+            number = -1 - np.int64(operand[i])
+            for c in range(len(bounds) if number >= 0 else 0):
+                first, rows, begin, known = bounds[c, 0], bounds[c, 1], bounds[c, 2], bounds[c, 3]
+                if not first <= number < first + rows:
+                    continue
+                if again:
+                    operand[i] += bounds[c, 4]
+                    break
+                own = number - first - begin
+                own += rows if own < 0 else 0
+                if own >= known:
+                    return False
+                bounds[c, 4], bounds[c, 5] = min(bounds[c, 4], own), max(bounds[c, 5], own + 1)
+                operand[i] = -1 - first - own
+                break
+    return True
 
 
 @njit

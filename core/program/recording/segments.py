@@ -62,6 +62,8 @@ class Segment:
 
 def joined(segments: Sequence[Segment]) -> Segment:
     """Join segments that follow each other."""
+    if len(segments) == 1:
+        return segments[0]
     begins = np.cumsum([0, *(len(each.operand) for each in segments)], dtype=np.int32)
     ends = [each.operand_ptr[1:] + begin for each, begin in zip(segments, begins, strict=False)]
     return Segment(

@@ -12,6 +12,7 @@ import numpy as np
 
 from abw.core.base.errors import AbwError
 from abw.core.exec.interface import Array, Picked
+from abw.core.graph.equal.consing import rename
 from abw.core.graph.graph import Graph
 from abw.core.program.engines.engine import Engine
 from abw.core.program.recording.asks import ARGMAX, NOTED, Answer, Ask, answer, unpacked
@@ -43,6 +44,7 @@ from abw.core.program.running.task import GONE, KEEP, Log, Task, crew_of
 Made = TypeVar("Made")
 # A program that goes on, with an answer, or an error that is raised where it asked.
 Going = tuple[Task, Answer, BaseException | None]
+NO_NUMBERS = np.empty(0, np.int32)
 
 
 class BatchRunner:
@@ -229,11 +231,11 @@ class BatchRunner:
 
     def values(self, handles: Sequence[int]) -> Array:
         """The values of handles, all of one shape. Errors: AbwError for one of an earlier run."""
-        references = np.array(handles, np.int64) >> BITS
-        own = references - self.base * self.engine.cells.width
-        if ((references >= 0) & (own < 0)).any():
+        references = np.array(handles, np.int64)
+        constants = rename(references, BITS, self.base * self.engine.cells.width, NO_NUMBERS, -1)
+        if constants < 0:
             raise AbwError(f"a value of an earlier run was asked for: {GONE}", hint=KEEP)
-        return self.engine.values(np.where(references >= 0, own, references))
+        return self.engine.values(references, constants)
 
     def advance(self) -> None:
         """Compute what was recorded. Errors: AbwError for values of an earlier run, TooLargeError."""

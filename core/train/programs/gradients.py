@@ -13,6 +13,7 @@ from abw.core.exec.params import Params
 from abw.core.exec.planned_tape import PlannedTape
 from abw.core.exec.registry import get_executor
 from abw.core.grad.graph import training_graph
+from abw.core.grad.loops import widen
 from abw.core.grad.network import Training, training_network
 from abw.core.grad.schedule import training_schedule
 from abw.core.graph.equal.consing import LEAST_NODES, DedupMode
@@ -104,7 +105,8 @@ class ProgramBackward(Halves):
         if self._made_for is not None:  # those that had gradients before are likely to have them again
             shapes |= {shape for shape in self._made_for[1] if _pairs(network, shape)}
         outputs = tuple((output_name(shape), _pairs(network, shape)) for shape in sorted(shapes))
-        source = replace(network, outputs=outputs)
+        narrow = 1 << (max(len(t.outputs) for t in network.types) - 1).bit_length()
+        source = replace(network, outputs=outputs, width=narrow)  # programs may have room for more outputs
         names = [name for name, _ in outputs]
         self.training = training_network(source, names, all_train=False, width=width)
         self.executor.prepare(self.training.network, self.params, self._threads)
@@ -121,17 +123,21 @@ class ProgramBackward(Halves):
         engine = recorded.engine if recorded.engine and recorded.engine.recorded else None
         network, before = recorded.graph.network, None if self._outdated else self.training
         training = self._ready(network, frozenset(handles), network.width if engine else 1)
+        shift, narrow = (n.width.bit_length() - 1 for n in (network, training.source))
         results, gradients = [], {}
         for name in training.losses:
             shape = next(c for c in (*handles, *self._shapes()) if output_name(c) == name)
             reference = recorded.references(handles.get(shape, []))
+            widen(reference, shift, narrow, reference)
             nowhere = np.zeros(len(reference), np.int32)
             results.append(ResultRefs(name, reference, nowhere, nowhere))
             gradients[name] = np.zeros((len(reference), *shape), np.float32)
         source, given = training.source, recorded.graph.given
         if not given:
             given = tuple(np.zeros((0, *source.constants[n].shape), np.float32) for n in source.given)
-        graph = replace(recorded.graph, network=source, results=tuple(results), given=given)
+        operand = np.empty_like(recorded.graph.operand)
+        widen(recorded.graph.operand, shift, narrow, operand)
+        graph = replace(recorded.graph, network=source, results=tuple(results), given=given, operand=operand)
         if self._dedup == "on" or (self._dedup == "auto" and len(graph) >= LEAST_NODES):
             graph = dedup(graph, self._keys)
         made, done, earlier = training_graph(training, graph, gradients), None, None

@@ -22,10 +22,11 @@ from abw.core.exec.interface import HEAD, Array, Executor
 from abw.core.exec.memory import ArenaMemory
 from abw.core.exec.planned_tape import PlannedTape, References
 from abw.core.exec.result_guard import RunEpochs
+from abw.core.exec.values import gathered
 from abw.core.graph.equal.consing import Consing
 from abw.core.graph.growing.state import DONE, FULL
 from abw.core.ir.network import Network
-from abw.core.jit.decorators import address_of_code, ask_code
+from abw.core.jit.decorators import address_of_code, ask_code, njit
 from abw.core.jit.pointers import Pointer, Table, address
 from abw.core.plan.arenas import arenas_of
 from abw.core.plan.counts import Counts
@@ -115,6 +116,8 @@ class CompiledTape(PlannedTape):
             self._table.name(word, array)
         self._bests = Table(np.zeros(0, np.int64))
         self._given = {c: np.empty(LEAST, np.int32) for c in self._field}
+        for c, rows in self._given.items():
+            self._fields.point(self._field[c] + at.GIVEN, rows)
         self._room = self._room_of_words = 0
         self._grow(0, 0)
         self._status = DONE
@@ -128,9 +131,7 @@ class CompiledTape(PlannedTape):
         self._epochs.start()
         self._words[at.LOOKS] = 0
         self._words[at.BASE], self._words[at.BATCHES] = base, 0
-        for c, rows in self._given.items():
-            self._fields.words[self._field[c] + at.BROUGHT] = 0
-            self._fields.point(self._field[c] + at.GIVEN, rows)
+        self._fields.words[at.BROUGHT :: at.OF_FIELD] = 0
         self._read = self._epochs.guarded(self._values)
 
     def reserve(self, more: int) -> bool:
@@ -293,15 +294,20 @@ class CompiledTape(PlannedTape):
         return self._read(references)
 
     def _values(self, references: References) -> NDArray[np.float32]:
-        node, output = references // self._width, references % self._width
-        arenas, rows = self._arenas.output_arena[self.type[node], output], self.row[references]
-        one = int(arenas[0])
-        found: NDArray[np.float32]
-        if (arenas == one).all():
-            found = self._memory.views[one][rows]
+        views, wanted = self._memory.views, np.asarray(references, np.int64)
+        arena, rows = np.empty((2, len(wanted)), np.int32)
+        if _locate(wanted, self.type, self.row, self._arenas.output_arena, arena, rows):
+            found: Floats = views[arena[0]][rows]
             return found
-        found = np.empty((len(references), *self._arenas.shape[one]), np.float32)
-        for a in np.unique(arenas).tolist():
-            here = arenas == a
-            found[here] = self._memory.views[a][rows[here]]
-        return found
+        return gathered(views, arena, rows)
+
+
+@njit
+def _locate(references: Longs, types: Ints, row: Ints, output_arena: Ints, arena: Ints, rows: Ints) -> bool:
+    """Write in which arena and row each value lies; whether all are in one arena."""
+    width, together = output_arena.shape[1], True
+    for i in range(len(references)):
+        node = references[i] // width
+        arena[i], rows[i] = output_arena[types[node], references[i] - node * width], row[references[i]]
+        together &= arena[i] == arena[0]
+    return together
