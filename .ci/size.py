@@ -17,7 +17,7 @@ from pathlib import Path
 # The most lines and tokens of a room: a folder, or one in `core/`. Whoever raises one says why.
 BUDGETS = {
     # room: lines, tokens
-    "abw": (7_745, 68_190),  # results of one form are one tensor, split by PyTorch
+    "abw": (7_825, 69_150),  # results of one form are one tensor; what users write in place
     "bench": (6_190, 51_400),
     "cli": (4_545, 30_900),
     "core": (592, 4_150),

@@ -62,6 +62,8 @@ def noted(x: Any, places: list[Place]) -> Any:
     if type(x) in (list, tuple):
         return x if PLAIN.issuperset(map(type, x)) else type(x)([noted(y, places) for y in x])
     if isinstance(x, Stack):
+        if not x.rows:
+            return torch.zeros(x.shape_)
         return _added(places, Place(x.rows[0]._size, [row.ref for row in x.rows], x.shape_, x.k))
     if isinstance(x, Concat | Derived):
         return noted(x.value(), places)

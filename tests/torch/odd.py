@@ -558,7 +558,12 @@ class WritesGlobal(Base):
 COUNT = 0
 
 
-MODELS = {re.sub("(?<!^)([A-Z])", r"_\1", one.__name__).lower(): one for one in Base.__subclasses__()}
+def named(base):
+    """The classes derived from one, by their names."""
+    return {re.sub("(?<!^)([A-Z])", r"_\1", one.__name__).lower(): one for one in base.__subclasses__()}
+
+
+MODELS = named(Base)
 NOT_TRAINED = ("masks", "alias", "relu_in_place", "mask_and_max", "factor")
 REFUSED = {
     "writes_global": "assigns a global variable",

@@ -119,6 +119,38 @@ def joined_then_written(self: Any, x: Any) -> Any:
     return c * 1
 
 
+def joined_written(self: Any, x: Any) -> Any:
+    c = torch.cat([self.l(x), x])
+    for _ in range(2):
+        c += 1
+    c[0] = 2.0
+    return torch.tanh(c)
+
+
+def joined_viewed(self: Any, x: Any) -> Any:
+    c = torch.cat([self.l(x), x])
+    for _ in range(1):
+        v = c.view(2, 4)
+    bumped(c)
+    return v.sum(0)
+
+
+def mask_viewed(self: Any, x: Any) -> Any:
+    mask = (self.l(x) > 0).clone()
+    for _ in range(1):
+        v = mask.unsqueeze(0)
+    mask[0] = True
+    return torch.where(v, x, -x)
+
+
+def mask_written(self: Any, x: Any) -> Any:
+    mask, h = torch.zeros(4, dtype=torch.bool), self.l(x)
+    for i in range(ROWS):
+        h = torch.softmax(self.l(h.masked_fill(mask, -1e9)), 0)
+        mask[i] = True
+    return h
+
+
 def stacked_then_written(self: Any, x: Any) -> Any:
     a = self.l(x)
     s = torch.stack([a, self.l(a)])
@@ -195,11 +227,11 @@ def instance_written(self: Any, x: Any) -> Any:
 RIGHT = [
     alias, rows_by_number, rows_twice, rows_of_undefined, rows_of_new, row_seen_before, row_seen_after,
     rows_listed, clone_of_rows, clone, whole_stack, joined_then_written, stacked_then_written, zeros_apart,
-    helper_writes,
+    helper_writes, joined_written, mask_written,
 ]  # fmt: skip
 REFUSED = [
     element_written, view_then_written, part_written, unbound_written, instance_written, listed_then_written,
-    list_written_after,
+    list_written_after, joined_viewed, mask_viewed,
 ]  # fmt: skip
 # Views of a vector or matrix of 4 numbers.
 VIEWS: dict[str, Callable[[Any], Any]] = {

@@ -12,7 +12,7 @@ pytest.importorskip("greenlet", reason="models that decide need greenlet: pip in
 
 from abw.core.base.errors import AbwError  # noqa: E402
 from abw.torch import batch  # noqa: E402
-from tests.torch import odd  # noqa: E402
+from tests.torch import idioms, odd  # noqa: E402
 from tests.torch.models import assert_alike, check, five  # noqa: E402
 
 ITEMS = [[1, 2], [3, 4, 5], [6], [7, 8, 9, 1], [2, 2]]
@@ -26,6 +26,14 @@ def model_of(name):
 @pytest.mark.parametrize("name", odd.TAKEN)
 def test_what_is_taken_is_right(name):
     check(model_of(name), ITEMS, trains=name not in odd.NOT_TRAINED)
+
+
+@pytest.mark.parametrize("name", idioms.MODELS)
+def test_idioms_are_right(name):
+    torch.manual_seed(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing is left to PyTorch
+        check(idioms.MODELS[name]().eval(), idioms.ITEMS.get(name, ITEMS))
 
 
 @pytest.mark.parametrize(("name", "message"), odd.REFUSED.items())

@@ -221,12 +221,13 @@ class Kinds:
             ]
             parts = [MEANINGS["view"](part, sized(x.shape_, x.k, 1)) for part in given]
             return key, MEANINGS["cat"](parts, x.k)
-        if not self.alike(x.rows):
+        if x.rows and not self.alike(x.rows):
             x.rows = [self.cells.as_class(row, classes[0]) for row in x.rows]
         to.test(f"{e}.__class__ is Stack and {e}.k == {x.k}")
-        to.test(f"{e}.rows[0].__class__ is %s", type(x.rows[0]), looked=True)
+        kind = classes[0] if classes else self.cells.value_class(sized(x.shape_, x.k))
+        to.test(f"{e}.rows and {e}.rows[0].__class__ is %s", kind, looked=True)
         slot, shape = to.add(x.rows, f"{e}.rows"), sized(x.shape_, x.k, K)
-        return ("K", x.k, shape, classes[0]), to.given(shape, ("rows", slot, classes[0]), row=True)
+        return ("K", x.k, shape, kind), to.given(shape, ("rows", slot, kind), row=True)
 
     def _concat(self, x: Concat, path: Any, e: str, to: Taken) -> tuple[Any, Any]:
         if path in self.copied:

@@ -147,8 +147,8 @@ class Cells(CellLibrary):
         return self._hot[n, i]
 
     def as_float(self, flags: torch.Tensor) -> torch.Tensor:
-        """Booleans as numbers: the same object each time."""
-        key = (id(flags), torch.float32)
+        """Booleans as numbers: the same object each time, until they are written."""
+        key = (id(flags), version_of(flags))
         if key not in self._given:
             self._given[key] = (flags, flags.float())
         numbers: torch.Tensor = self._given[key][1]
@@ -173,9 +173,6 @@ class Cells(CellLibrary):
             for region in self.regions:  # written without a word of what is shared
                 region.forget()
             raise RestartError
-        if isinstance(target, Concat):
-            self.write(target.value(), made)
-            return target
         if (
             isinstance(target, Stack)
             and isinstance(made, Stack)
@@ -197,6 +194,8 @@ class Cells(CellLibrary):
         own = target.ref == self.zero(target.shape).ref or any(
             rows.has(target.ref) for rows in self._table_rows.values()
         )
+        for held in self._given.values():  # a clone of a tensor of the instance
+            own |= len(held) == 3 and held[2].ref == target.ref and held[2] is not target
         return own and id(target) not in self._shared_zeros
 
     # running ------------------------------------------------------------------------------------------------

@@ -93,6 +93,9 @@ class Flags(Comparison):
 
     float = tensor
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.value[key] = float(value) if isinstance(value, int) else value
+
 
 class Pair:
     """Values and indices along a dimension, as torch.max, min, topk and sort give: `kind`.

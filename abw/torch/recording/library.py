@@ -29,8 +29,9 @@ from abw.torch.recording.tensorlike import make_tensor_like
 from abw.torch.tracing.symbols import CannotTrace, core
 
 NOWHERE = Span("", 1)
-# Tensors that a stretch of code may compute.
-MOST_OUTPUTS = 16
+# Tensors that a stretch of code may compute, and those that a cell may read, or operations: compilers take a
+# time that grows with their square, and end the process for some thousands.
+MOST_OUTPUTS, MOST_INPUTS, MOST_OPERATIONS = 16, 1024, 512
 _NUMBERS = count(1 << 11)  # beyond those of `abw.cells`
 
 
@@ -207,12 +208,15 @@ class CellLibrary:
     def type_of(self, cell: Cell, params: Sequence[torch.Tensor]) -> int:
         """Return the type number of a cell with these parameters, which is added if it is new.
 
-        Errors: CannotTrace for a cell with too many outputs.
+        Errors: CannotTrace for a cell with too many outputs, inputs or operations.
         """
         key = cell, tuple(map(id, params))
         if key not in self._types:
             if len(cell.outputs) > MOST_OUTPUTS:
                 raise CannotTrace(f"{len(cell.outputs)} tensors are computed in one stretch of code")
+            if len(cell.inputs) > MOST_INPUTS or len(cell.ops) > MOST_OPERATIONS:
+                found = max(len(cell.inputs), len(cell.ops))
+                raise CannotTrace(f"{found:,} tensors are computed with one by one, too many for a cell")
             number = self._types[key] = len(self.library.types)
             own: list[int | Param] = []
             for tensor, port in zip(params, cell.params, strict=True):

@@ -15,7 +15,7 @@ from abw.torch.recording.decisions import Pair, weigh
 from abw.torch.recording.regions import Region
 from abw.torch.recording.standins import Concat, Ints, Stack, StandIn, as_stand_in, plain, real
 from abw.torch.tracing.operations import NUMERIC, elementwise
-from abw.torch.tracing.symbols import COMPARISONS, sized, sizes_of
+from abw.torch.tracing.symbols import COMPARISONS, CannotTrace, sized, sizes_of
 from abw.torch.tracing.trace import DECIDING, MEANINGS, means
 
 # So many elements of vectors of one size are cut out by a cell each.
@@ -138,7 +138,8 @@ def _picks(cells: Cells, x: Any, items: list[int], shape: Any) -> Any:
     if len(rows) == 1:
         return cells.as_class(rows[0], cells.value_class(shape))
     at = next(i for i, s in enumerate(shape) if s != 1)
-    return Concat(cells, tuple(rows), (at, len(shape) - 1 - at))
+    found = Concat(cells, tuple(rows), (at, len(shape) - 1 - at))
+    return found.value() if cells.writes else found
 
 
 @means("picked")
@@ -189,6 +190,22 @@ def _gather(cells: Cells, x: Any, dim: int, index: Any, **_: Any) -> Any:
     some: Any = x
     rows = [_picks(cells, some[r], index.items[r * m : (r + 1) * m], (m,)) for r in range(n)]
     return Stack(cells, [row.value() if m > 1 else row for row in rows], (n, m), 0)
+
+
+def _elements(cells: Cells, x: Any, rows: list[int], columns: list[int]) -> Any:
+    """x[rows, columns] of a stack: an element for each pair of numbers."""
+    if len(x.shape) != 2 or len(rows) != len(columns):
+        raise CannotTrace(f"indices of {len(rows)} rows and {len(columns)} columns of {list(x.shape)}")
+    if any(not -n <= i < n for n, some in zip(x.shape, (rows, columns), strict=True) for i in some):
+        raise IndexError(f"an index is out of range of a tensor of shape {list(x.shape)}")
+    found = [_picks(cells, x[r], [c], ()) for r, c in zip(rows, columns, strict=True)]
+    return Stack(cells, found, (len(found),), 0)
+
+
+def _type(cells: Cells, x: Any, *to: Any) -> Any:
+    """`Tensor.type(torch.FloatTensor)`."""
+    floats = to and isinstance(to[0], type) and isinstance(torch.empty(0), to[0])
+    return x.to(torch.float32) if floats else NotImplemented
 
 
 def _cumsum(cells: Cells, x: Any, dim: int, dtype: Any = None) -> Any:
@@ -311,6 +328,8 @@ DIRECT.update({name: _asked(name) for name in ASKING})
 DIRECT.update(
     __getitem__=_element, cat=_cat, concat=_cat, cross_entropy=_class_loss(False), cumsum=_cumsum,
     detach=_detach, embedding=_embedding, gather=_gather, nll_loss=_class_loss(True), stack=_stack,
+    elements=_elements, type=_type, ones_like=lambda _, x, **__: torch.ones(tuple(x.shape)),
+    full_like=lambda _, x, value, **__: torch.full(tuple(x.shape), float(value)),
     new=_new_zeros, new_empty=_new_zeros, new_zeros=_new_zeros,
     broadcast_tensors=_broadcast, new_full=lambda _, x, size, value, **__: torch.full(size, value),
     new_tensor=lambda _, x, data, **__: torch.tensor(data),

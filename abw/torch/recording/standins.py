@@ -20,7 +20,7 @@ from abw.torch.tracing.symbols import (
     sized,
     sizes_of,
 )
-from abw.torch.tracing.trace import DECIDING, MEANINGS, base_name
+from abw.torch.tracing.trace import DECIDING, MEANINGS, base_name, positional
 
 # The cells of the models that are being recorded, the innermost last.
 RECORDING: list[Any] = []
@@ -84,6 +84,9 @@ class StandIn(TensorLike):
     def T(self) -> Any:  # noqa: N802
         return self.cells.op("t", self)
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise CannotTrace("a part of a tensor is written in place: collect rows in a list and stack them")
+
     __getattr__ = attribute
 
 
@@ -127,9 +130,13 @@ class Stack(StandIn):
         first, rest = (keys[0] if keys else slice(None)), keys[1:]
         items, found = whole_numbers(first), None
         if self.k == 0 and type(items) is list:
+            columns = whole_numbers(rest[0]) if len(rest) == 1 else None
+            if type(columns) is list:
+                return self.cells.op("elements", self, items, columns)
             rows = [self.rows[i] for i in items]
             self.cells.share(rows)  # they are no copies
             found = Stack(self.cells, rows, (len(rows), *self.shape_[1:]), 0)
+            rest = rest and (slice(None), *rest)
         elif self.k == 0 and items is not None:
             found = self._row(items)
         elif self.k == 0 and isinstance(first, slice):
@@ -145,7 +152,7 @@ class Stack(StandIn):
     def __setitem__(self, key: Any, value: Any) -> None:
         keys = key if type(key) is tuple else (key,)
         if self.k != 0 or not keys or type(keys[0]) is not int:
-            raise CannotTrace("a part of a tensor is written in place: collect rows in a list and stack them")
+            super().__setitem__(key, value)
         row = self._row(keys[0])
         if len(keys) > 1:
             row[keys[1:]] = value
@@ -171,21 +178,22 @@ class Stack(StandIn):
 
 
 class Concat(StandIn):
-    """Concatenated values and tensors, which the cell that reads them copies."""
+    """Concatenated values and tensors, which the cell that reads them copies; none where a model writes."""
 
     __slots__ = ("_value", "cells", "ends", "parts")
 
     def __init__(self, cells: Any, parts: tuple[Any, ...], ends: tuple[int, int]) -> None:
         """`ends`: how many sizes of 1 stand before and behind the joined one."""
         self.cells, self.parts, self.ends = cells, parts, ends
-        if cells.writes:
-            cells.share(parts)  # what reads them later is to find them as they are
         self._value: Any = None
 
     @property
     def shape_(self) -> tuple[int, ...]:
         before, behind = self.ends
         return (1,) * before + (sum([math.prod(p.shape) for p in self.parts]),) + (1,) * behind
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.value()[key] = value  # which has all recorded again, without any `Concat`
 
     def value(self) -> Any:
         """As one value: a node that copies."""
@@ -381,6 +389,7 @@ def torch_function(func: Any, args: Any, kwargs: Any) -> Any:
     base = base_name(name)
     written = kwargs.get("inplace") or base != name
     kwargs = {k: v for k, v in kwargs.items() if k != "inplace" and (k != "out" or v is not None)}
+    args = positional(args, kwargs)
     found = cells.op(base, *args, **kwargs)
     return cells.write(args[0], found) if written else found
 

@@ -101,6 +101,11 @@ def _item(self: Any, key: Any) -> Any:
         known = self.cells.elements.get((self.__class__, key))
         return self.cells.element(self, key) if known is None else known(self)
     found = whole_numbers(key)
+    if type(key) is tuple and len(key) == 2 and type(whole_numbers(key[0])) is list:
+        columns = whole_numbers(key[1])
+        if type(columns) is list:
+            return self.cells.op("elements", self, whole_numbers(key[0]), columns)
+        return self[key[0]][:, key[1]]
     if type(found) is not list:
         return self.cells.op("__getitem__", self, key if found is None else found)
     size = self.shape[0]

@@ -18,7 +18,7 @@ from abw.torch.recording.standins import Concat, Derived, Ints, Stack
 from abw.torch.tracing.products import MaxPair
 from abw.torch.tracing.scores import Scores
 from abw.torch.tracing.stages import Reduction, Step, stages
-from abw.torch.tracing.symbols import CannotTrace, Index, Indices, K, NeedsFixed, NeedsInput, numel
+from abw.torch.tracing.symbols import CannotTrace, Index, Indices, K, NeedsFixed, NeedsInput, Refusing, numel
 from abw.torch.tracing.trace import FIRST, Leaf, Trace, Traced, TracedList
 
 Function = Callable[..., Any]
@@ -108,7 +108,7 @@ class _Writer:
         for output, root, n in zip(self.outputs, roots, numbers, strict=True):
             if K in output.shape_ and (n < FIRST or numbers.count(n) > 1):  # a stack of the same rows
                 found.add(n)
-            own = root is output and root.leaf in (None, n)
+            own = output.written or (root is output and root.leaf in (None, n))
             if not own and (root.leaf is not None or sum(r is root for r in roots) > 1):
                 found |= {n, root.v.number if root.leaf is None else root.leaf}
         params = {v for v, leaf in enumerate(self.trace.leaves) if leaf.kind == "param"}
@@ -123,6 +123,9 @@ class _Writer:
         """What writes the result, once all `outputs` are computed, which are collected here."""
         if isinstance(x, Traced):
             shape = tuple(x.shape_)
+            own = next((i for i, s in enumerate(self.symbols) if s is x and x.written), None)
+            if own is not None:  # the argument itself
+                return lambda: f"flat[{self.region.kinds.taken.slots[own,]}]"
             if isinstance(x.v, Number) and x.v.value == 0.0 and K not in shape:
                 return lambda: f"cells.zeros({shape!r})"
             if x.boolean and K in shape and not self.region.one:
@@ -168,13 +171,15 @@ class _Writer:
             return lambda: f"len(flat[{slots.pop()}])"
         if isinstance(x, Scores):
             raise NeedsFixed("the products of all pairs of a list are returned")
+        if isinstance(x, Refusing):
+            x.refuse()
         if has_values(x):
             raise CannotTrace("a tensor from outside of this stretch of code is returned")
         return lambda: self.note("constant", x)
 
     def _concatenated(self, x: Traced) -> tuple[int, ...]:
         """The leaves that an output is the concatenation of, and nothing else."""
-        if self.region.one and self.region.name != "torch.cat":
+        if self.cells.writes or (self.region.one and self.region.name != "torch.cat"):
             return ()
         if isinstance(x.v, Number) or K in x.shape_ or x.v.number < FIRST:
             return ()
@@ -231,6 +236,7 @@ class _Writer:
         if len(given) == 1:  # of one row it is that row
             rows, kind = given[0], self.note("class", cls)
             call += f" if len({rows}) > 1 else as_class({rows}[0], {kind})"
+            call += f" if {rows} else cells.zero({tuple(cls.shape)!r})" if step.how == "sum" else ""
         self.lines.append(f"{name} = {call}" + ("[0]" if len(given) > 1 and not step.row else ""))
         self.name[step.target], self.row[step.target], self.classes[step.target] = name, step.row, cls
         self.like[step.target] = self.like[step.sources[-1]]

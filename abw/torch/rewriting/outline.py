@@ -80,10 +80,7 @@ class Outliner(Forms):
         match e:
             case ast.Call():
                 e = self._mapped(e, lambda child: self._argument(child, out), arguments_alone=True)
-                module = self.static(e.func)
-                if e.keywords and isinstance(module, torch.nn.Module) and is_torchs(module):
-                    e.func = at_line(ast.Attribute(e.func, CALLED, ast.Load()), e.func)
-                elif isinstance(e.func, ast.Attribute):
+                if isinstance(e.func, ast.Attribute):
                     e.func.value = self._argument(e.func.value, out)
                 return e
             case ast.Subscript():
@@ -137,6 +134,10 @@ class Outliner(Forms):
                 setattr(e, name, each(part))
             elif not arguments_alone and isinstance(part, ast.Attribute) and self.static(part) is NotFound:
                 part.value = change(part.value)
+        if isinstance(e, ast.Call) and e.keywords and not self.pure(e):
+            module = self.static(e.func)
+            if isinstance(module, torch.nn.Module) and is_torchs(module):
+                e.func = at_line(ast.Attribute(e.func, CALLED, ast.Load()), e.func)
         return e
 
     def _hoisted(self, e: Any, out: list[Any]) -> Any:

@@ -138,6 +138,8 @@ means("mish")(lambda x: x * elementwise("softplus", x).tanh())
 means("softsign")(lambda x: x / (x.abs() + 1.0))
 means("tanhshrink")(lambda x: x - x.tanh())
 means("logsigmoid", "log_sigmoid")(lambda x: -elementwise("softplus", -x))
+means("log1p")(lambda x: (x + 1.0).log())
+means("expm1")(lambda x: x.exp() - 1.0)
 means("log2")(lambda x: x.log() * (1 / math.log(2)))
 means("log10")(lambda x: x.log() * (1 / math.log(10)))
 means("reciprocal")(lambda x: elementwise("div", 1.0, x))
@@ -229,15 +231,23 @@ def _dropout(x, p=0.5, training=True):
     return x * x.trace.input(x.shape_, ("mask", float(p)), row=K in x.shape_)
 
 
-@means("contiguous", "detach_", "to", "float", "cpu", "cuda", "requires_grad_", "type", "type_as")
+@means("contiguous", "detach_", "to", "cpu", "cuda", "requires_grad_", "type", "type_as")
 def _same(x, *args, **kwargs):
-    wanted = next((a for a in (*args, *kwargs.values()) if isinstance(a, torch.dtype)), torch.float32)
-    if wanted is not torch.float32:
+    given = (a.dtype if isinstance(a, torch.Tensor) else a for a in (*args, *kwargs.values()))
+    wanted = next((a for a in given if isinstance(a, torch.dtype)), x.dtype)
+    if wanted not in (torch.float32, x.dtype):
         raise CannotTrace(f"a tensor is converted to {wanted}")
-    return x if not x.boolean else Traced(x.trace, x.v, x.shape_)
+    return x if wanted is x.dtype else Traced(x.trace, x.v, x.shape_)
 
 
-means("clone", "alias", "identity")(lambda x, **_: Traced(x.trace, x.v, x.shape_))
+means("float")(lambda x, **_: _same(x, torch.float32))
+
+
+@means("clone", "alias", "identity")
+def _clone(x, **_):
+    found = Traced(x.trace, x.v, x.shape_)
+    found.boolean = x.boolean
+    return found
 
 
 @means("double", "half", "bfloat16", "long", "int")

@@ -179,6 +179,8 @@ def _var(x, dim=None, unbiased=True, keepdim=False, *, correction=None):
         dim, unbiased = None, dim
     n = math.prod(fixed(x, d, "the variance") for d in dims_of(dim, len(x.shape_)))
     less = correction if correction is not None else int(unbiased)
+    if n <= less:
+        raise CannotTrace("the variance of a single number")
     total = reduced((x - mean(x, dim, True)).square(), "sum", dim, keepdim)
     return elementwise("mul", total, 1.0 / (n - less))
 

@@ -306,6 +306,13 @@ def base_name(name: str) -> str:
     return name[:-1] if name.endswith("_") and not name.startswith("_") else name
 
 
+def positional(args: Any, kwargs: Any) -> Any:
+    """The arguments with those at the front that were given by name, which are taken out of `kwargs`."""
+    for at, names in enumerate((("input", "self"), ("other", "mat2", "exponent"))):
+        args = (*args, *[kwargs.pop(name) for name in names if name in kwargs and len(args) == at])
+    return args
+
+
 def dispatch(func: Any, args: Any, kwargs: Any) -> Any:
     """What a function of PyTorch's means for symbols. Errors: CannotTrace."""
     name = getattr(func, "__name__", str(func))
@@ -315,6 +322,7 @@ def dispatch(func: Any, args: Any, kwargs: Any) -> Any:
             raise DependsOnData(f"torch.{name} asks for numbers")
         raise CannotTrace(f"torch.{name} has no counterpart in cells")
     trace = trace_of(*args, *kwargs.values())
+    args = positional(args, kwargs)
     if trace is not None and args and isinstance(args[0], torch.Tensor):
         args = (traced(trace, args[0]), *args[1:])
     return meant(name, args, kwargs)
@@ -323,6 +331,7 @@ def dispatch(func: Any, args: Any, kwargs: Any) -> Any:
 def meant(name: str, args: Any, kwargs: Any) -> Any:
     """What an operation makes of symbols, written into the first where its name or `inplace` says so."""
     base, inplace = base_name(name), kwargs.pop("inplace", False)
+    args = positional(args, kwargs)
     if kwargs.pop("out", None) is not None:
         raise CannotTrace(f"torch.{name} writes to `out`")
     found = MEANINGS[base](*args, **kwargs)
