@@ -167,6 +167,7 @@ class Cells(CellLibrary):
         if not self.writes:
             self.writes = True
             self.elements.clear()
+            self.made_zeros.clear()
             for rows in self._table_rows.values():
                 rows.clear()
                 rows.apart = True

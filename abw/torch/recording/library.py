@@ -76,21 +76,21 @@ class TableRows(dict[int, Any]):
 
     def __init__(self, cls: Any, first: int, rows: int) -> None:
         super().__init__()
-        self._class, self._first, self._rows = cls, first, rows
+        self.cls, self.first, self.count = cls, first, rows
 
     def __missing__(self, row: Any) -> Any:
         n = int(row)
-        if not 0 <= n < self._rows:
-            raise IndexError(f"index {n} is out of range: the embedding has {self._rows} rows")
-        found = self._class()
-        found.ref = ((-1 - self._first - n) << BITS) + self._class.kind_
+        if not 0 <= n < self.count:
+            raise IndexError(f"index {n} is out of range: the embedding has {self.count} rows")
+        found = self.cls()
+        found.ref = ((-1 - self.first - n) << BITS) + self.cls.kind_
         if not self.apart:
             self[row] = found
         return found
 
     def has(self, ref: int) -> bool:
         """Whether a value is a row."""
-        return 0 <= -1 - (ref >> BITS) - self._first < self._rows
+        return 0 <= -1 - (ref >> BITS) - self.first < self.count
 
 
 class CellLibrary:
@@ -121,6 +121,8 @@ class CellLibrary:
         self.ops: dict[Any, Any] = {}
         # x[i] by the class of x and i
         self.elements: dict[tuple[type, int], Callable[[Any], Any]] = {}
+        # What `torch.zeros` gives by its arguments, while nothing is written in place.
+        self.made_zeros: dict[tuple[int, ...], Any] = {}
         self.regions: list[Any] = []
         self._param_number: dict[tuple[int, tuple[int, ...]], int] = {}
         self._classes: dict[Any, Any] = {}
@@ -230,8 +232,8 @@ class CellLibrary:
         self.in_force = None
         self._define()
 
-    def reduction(self, how: Any, cls: Any) -> Callable[[Any], Any]:
-        """The function that records the sum, mean or largest of a list of values of a class."""
+    def reduction(self, how: Any, cls: Any) -> tuple[Callee, Callable[[Any], Any]]:
+        """The sum, mean or largest of a list of values of a class, and the function that records it."""
         key = how, math.prod(cls.shape)
         if key not in self._reductions:
             self._reductions[key] = len(self.library.types)
@@ -244,7 +246,7 @@ class CellLibrary:
 
         made = Callee(how, self._reductions[key], (("values", cls),), (cls,), (cls.kind_,))
         call = self.session.recorder.callable_reduction(made, others)
-        return call
+        return made, call
 
     def attention(self, heads: int, cls: Any, *others: Any) -> Callable[..., list[Any]]:
         """The function that records attention over lists of values, keys and queries of these classes."""
@@ -266,13 +268,8 @@ class CellLibrary:
         callee = Callee("attend", self._reductions[kind, sizes], named, (cls,), (cls.kind_,))
         return recorder.callable_attention(callee, attend)
 
-    def callee(
-        self, number: int, inputs: Sequence[Any], outputs: Sequence[Any], refuse: Callable[..., Any]
-    ) -> Any:
-        """The function that records a call of a cell with values of these classes; others go to `refuse`.
-
-        Errors: CannotTrace where a class has not the cell's shape.
-        """
+    def callee(self, number: int, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callee:
+        """A cell that is called with values of these classes. Errors: CannotTrace for other sizes."""
         cell = self.library.types[number].cell
         assert cell is not None
         ports = [*cell.inputs, *cell.output_ports]
@@ -281,8 +278,11 @@ class CellLibrary:
                 raise CannotTrace(f"a tensor of {math.prod(cls.shape)} numbers where a cell has {port.shape}")
         named = tuple((port.name, cls) for port, cls in zip(cell.inputs, inputs, strict=True))
         added = tuple((o << BITS) + cls.kind_ for o, cls in enumerate(outputs))
-        callee = Callee(f"cell{number}", number, named, tuple(outputs), added)
-        return self.session.recorder.callable_cell(callee, lambda callee, args: refuse(*args))
+        return Callee(f"cell{number}", number, named, tuple(outputs), added)
+
+    def recording(self, callee: Callee, refuse: Callable[..., Any]) -> Callable[..., Any]:
+        """The function that records a call of a cell; calls with other values go to `refuse`."""
+        return self.session.recorder.callable_cell(callee, lambda _, args: refuse(*args))
 
     def has_size(self, n: int) -> None:
         """Provide values of n numbers."""

@@ -63,6 +63,7 @@ class Region:
         self._variants: dict[Any, Written | str] = {}  # or why there is none
         self._tried: set[tuple[type, ...]] = set()
         self._fast: dict[Any, list[Callable[[Function], Function]]] = {}
+        self._whole: list[Callable[[Function], Function]] = []
         self.quick: Function = self.slow
         cells.regions.append(self)
 
@@ -110,6 +111,7 @@ class Region:
         """Forget what was written: arguments are taken in another way now."""
         self._variants.clear()
         self._fast.clear()
+        self._whole.clear()
         self._tried.clear()
         self._installed(self.slow)
 
@@ -175,7 +177,7 @@ class Region:
                 if made.steps not in self.steps:
                     self.steps.append(made.steps)
                 if made.fast is not None:
-                    self._add_fast(tuple(map(type, args)), made.fast)
+                    self._add_fast(tuple(map(type, args)), made)
                 return made
             finally:
                 self.cells.traces.pop()
@@ -193,27 +195,30 @@ class Region:
             self._blame(self, "decides" if decides else "cannot", [], error)
         return why
 
-    def _add_fast(self, kinds: tuple[type, ...], make: Callable[[Function], Function]) -> None:
+    def _add_fast(self, kinds: tuple[type, ...], made: Written) -> None:
         """Call a function that looks for no keys, where arguments are of these classes."""
-        makes = self._fast.setdefault(kinds, [])
-        makes.append(make)
-        del makes[:-MOST_CHAINED]
-        chains = {k: self._chain(made) for k, made in self._fast.items()}
-        if len(chains) == 1:
-            self._installed(next(iter(chains.values())))
-        elif len({len(k) for k in chains}) > 1:
-            self._installed(self.slow)
-        else:
-            names = [f"a{i}" for i in range(len(kinds))]
-            classes = "".join(f"{n}.__class__, " for n in names)
-            every = ", ".join(names)
-            scope: dict[str, Any] = {"chains": chains, "slow": self.slow}
-            source = f"def choose({every}):\n    return chains.get(({classes}), slow)({every})"
-            exec(compile(source, f"<region {self.name}>", "exec"), scope)
-            self._installed(scope["choose"])
+        assert made.fast is not None
+        makes = self._whole if made.whole else self._fast.setdefault(kinds, [])
+        makes.append(made.fast)
+        del makes[: -(MOST_VARIANTS if made.whole else MOST_CHAINED)]
+        self._installed(self._chain(self._whole, self._chosen()))
 
-    def _chain(self, makes: list[Callable[[Function], Function]]) -> Function:
-        found: Function = self.slow
+    def _chosen(self) -> Function:
+        """The function of Python's for these arguments, by their classes."""
+        chains = {k: self._chain(made, self.slow) for k, made in self._fast.items()}
+        if len(chains) == 1 and not self._whole:
+            return next(iter(chains.values()))
+        if len({len(k) for k in chains}) != 1:
+            return self.slow
+        names = [f"a{i}" for i in range(len(next(iter(chains))))]
+        classes = "".join(f"{n}.__class__, " for n in names)
+        every = ", ".join(names)
+        scope: dict[str, Any] = {"chains": chains, "slow": self.slow}
+        source = f"def choose({every}):\n    return chains.get(({classes}), slow)({every})"
+        exec(compile(source, f"<region {self.name}>", "exec"), scope)
+        return scope["choose"]  # type: ignore[no-any-return]
+
+    def _chain(self, makes: list[Callable[[Function], Function]], found: Function) -> Function:
         for make in makes:
             found = make(found)
         return found

@@ -306,7 +306,7 @@ def _class_loss(normalised: bool) -> Any:
             return NotImplemented
         hot = [cells.one_hot(classes, i) for i in target.items]
         found = [cells.op("picked_loss", row, h, normalised) for row, h in zip(rows, hot, strict=True)]
-        return found[0] if len(found) == 1 else cells.reduction(reduction, type(found[0]))(found)
+        return found[0] if len(found) == 1 else cells.reduction(reduction, type(found[0]))[1](found)
 
     return loss
 

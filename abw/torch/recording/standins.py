@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import cache
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from abw.torch.tracing.symbols import (
     sized,
     sizes_of,
 )
-from abw.torch.tracing.trace import DECIDING, MEANINGS, base_name, positional
+from abw.torch.tracing.trace import MEANINGS, base_name, positional
 
 # The cells of the models that are being recorded, the innermost last.
 RECORDING: list[Any] = []
@@ -39,15 +40,29 @@ def inplace(name: str) -> Any:
     return lambda self, other: self.cells.write(self, self.cells.op(plain, self, other))
 
 
-def attribute(self: Any, name: str) -> Any:
+def method(name: str) -> Any:
     """A method of torch.Tensor, as an operation."""
-    base, cells = base_name(name), self.cells
-    if base in MEANINGS:
-        if base != name:
-            return lambda *args, **kwargs: cells.write(self, cells.op(base, self, *args, **kwargs))
-        return lambda *args, **kwargs: cells.op(name, self, *args, **kwargs)
-    if base in DECIDING or (hasattr(torch.Tensor, name) and callable(getattr(torch.Tensor, name))):
-        return lambda *args, **kwargs: cells.op(name, self, *args, **kwargs)
+    base = base_name(name)
+
+    def call(self: Any, *args: Any, **given: Any) -> Any:
+        if base != name and base in MEANINGS:
+            return self.cells.write(self, self.cells.op(base, self, *args, **given))
+        return self.cells.op(name, self, *args, **given)
+
+    return call
+
+
+OPERATIONS = {
+    name: method(name)
+    for name in dir(torch.Tensor)
+    if name[0] != "_" and callable(getattr(torch.Tensor, name))
+}
+
+
+def attribute(self: Any, name: str) -> Any:
+    """A method of a value, as an operation."""
+    if name in OPERATIONS:
+        return MethodType(OPERATIONS[name], self)
     raise AttributeError(f"a tensor has no attribute '{name}' while it is recorded")
 
 
@@ -55,6 +70,12 @@ def attribute(self: Any, name: str) -> Any:
 def shape_after(name: str, shape: tuple[int, ...], *args: Any) -> tuple[int, ...]:
     """The shape that a method of `VIEWS` gives a tensor of a shape. Errors: those of PyTorch."""
     return tuple(getattr(torch.empty(shape), name)(*args).shape)
+
+
+@cache
+def the_one(ends: tuple[int, int]) -> tuple[int, int]:
+    """One object for all that are equal."""
+    return ends
 
 
 class StandIn(TensorLike):
@@ -87,11 +108,11 @@ class StandIn(TensorLike):
     def __setitem__(self, key: Any, value: Any) -> None:
         raise CannotTrace("a part of a tensor is written in place: collect rows in a list and stack them")
 
-    __getattr__ = attribute
-
 
 for _name, _number in (("item", float), ("__float__", float), ("__int__", int), ("__bool__", bool)):
     setattr(StandIn, _name, lambda self, _number=_number: _number(real(self)))
+for _name in OPERATIONS.keys() - set(dir(StandIn)):
+    setattr(StandIn, _name, OPERATIONS[_name])
 operators(StandIn, ("neg", "abs", *COMPARISONS), operator)
 operators(StandIn, ARITHMETIC, operator, ("", "r"))
 operators(StandIn, ARITHMETIC[:4], inplace, ("i",))
@@ -101,6 +122,7 @@ class Stack(StandIn):
     """Several values of an instance as one tensor: rows along dimension `k` of its shape."""
 
     __slots__ = ("_class", "cells", "k", "rows", "shape_")
+    TAKES = ("cells", "rows", "shape_", "k")
 
     def __init__(self, cells: Any, rows: list[Any], shape: tuple[int, ...], k: int) -> None:
         self.cells, self.rows, self.shape_, self.k = cells, rows, shape, k
@@ -125,7 +147,8 @@ class Stack(StandIn):
 
     def __getitem__(self, key: Any) -> Any:
         if key.__class__ is int and self.k == 0:  # as mostly
-            return self._row(key)
+            row = self.rows[key]
+            return row if row.__class__ is self._class else self._row(key)
         keys = key if type(key) is tuple else (key,)
         first, rest = (keys[0] if keys else slice(None)), keys[1:]
         items, found = whole_numbers(first), None
@@ -181,10 +204,11 @@ class Concat(StandIn):
     """Concatenated values and tensors, which the cell that reads them copies; none where a model writes."""
 
     __slots__ = ("_value", "cells", "ends", "parts")
+    TAKES = ("cells", "parts", "ends")
 
     def __init__(self, cells: Any, parts: tuple[Any, ...], ends: tuple[int, int]) -> None:
         """`ends`: how many sizes of 1 stand before and behind the joined one."""
-        self.cells, self.parts, self.ends = cells, parts, ends
+        self.cells, self.parts, self.ends = cells, parts, the_one(ends)
         self._value: Any = None
 
     @property
@@ -198,7 +222,8 @@ class Concat(StandIn):
     def value(self) -> Any:
         """As one value: a node that copies."""
         if self._value is None:
-            self._value = self.cells.op("copied", self)
+            copy = self.cells.ops.get(("copied", 1, ()))
+            self._value = self.cells.op("copied", self) if copy is None else copy.quick(self)
         return self._value
 
     def real(self) -> torch.Tensor:

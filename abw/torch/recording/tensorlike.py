@@ -11,11 +11,13 @@ import torch
 from abw.core.program.recording.values import Value
 from abw.torch.recording.decisions import Comparison, weigh
 from abw.torch.recording.standins import (
+    OPERATIONS,
     VIEWS,
     WEIGHING,
     Ints,
     StandIn,
     as_stand_in,
+    attribute,
     real,
     shape_after,
     whole_numbers,
@@ -25,6 +27,7 @@ from abw.torch.tracing.symbols import COMPARISONS, CannotTrace, TensorLike, oper
 # What a class has of its own.
 OWN = {"__module__", "__doc__", "__slots__", "__annotations__", "shape", "shape_", "cells", "__dict__"}
 METHODS = {n: f for cls in (TensorLike, StandIn) for n, f in vars(cls).items() if n not in OWN}
+METHODS = {n: f for n, f in METHODS.items() if OPERATIONS.get(n) is not f} | {"__getattr__": attribute}
 
 
 def make_tensor_like(cells: Any, made: Any, shape: tuple[int, ...], kind: int, detached: bool) -> None:
@@ -33,7 +36,7 @@ def make_tensor_like(cells: Any, made: Any, shape: tuple[int, ...], kind: int, d
     fields: dict[str, Any] = METHODS | {
         "shape": size, "shape_": size, "cells": cells, "kind_": kind, "detached_": detached,
         "data": property(lambda self: cells.detached(self)), "detach": lambda self: cells.detached(self),
-        "__setitem__": _set_item, "__getitem__": _item, "argmax": _argmax(made, size),
+        "__setitem__": _set_item, "__getitem__": _item(cells, made), "argmax": _argmax(made, size),
         "__repr__": lambda self: f"<recorded tensor of shape {list(size)}>",
     }  # fmt: skip
     fields |= {name: _viewing(cells, size, name) for name in VIEWS}
@@ -96,22 +99,27 @@ def _viewing(cells: Any, size: torch.Size, name: str) -> Any:
     return view
 
 
-def _item(self: Any, key: Any) -> Any:
-    if key.__class__ is int:
-        known = self.cells.elements.get((self.__class__, key))
-        return self.cells.element(self, key) if known is None else known(self)
-    found = whole_numbers(key)
-    if type(key) is tuple and len(key) == 2 and type(whole_numbers(key[0])) is list:
-        columns = whole_numbers(key[1])
-        if type(columns) is list:
-            return self.cells.op("elements", self, whole_numbers(key[0]), columns)
-        return self[key[0]][:, key[1]]
-    if type(found) is not list:
-        return self.cells.op("__getitem__", self, key if found is None else found)
-    size = self.shape[0]
-    if any(not -size <= i < size for i in found):
-        raise IndexError(f"index {found} is out of bounds for dimension 0 with size {size}")
-    return self.cells.op("gathered", self, *found)
+def _item(cells: Any, made: Any) -> Any:
+    elements = cells.elements
+
+    def item(self: Any, key: Any) -> Any:
+        if key.__class__ is int:
+            known = elements.get((made, key))
+            return cells.element(self, key) if known is None else known(self)
+        found = whole_numbers(key)
+        if type(key) is tuple and len(key) == 2 and type(whole_numbers(key[0])) is list:
+            columns = whole_numbers(key[1])
+            if type(columns) is list:
+                return cells.op("elements", self, whole_numbers(key[0]), columns)
+            return self[key[0]][:, key[1]]
+        if type(found) is not list:
+            return cells.op("__getitem__", self, key if found is None else found)
+        size = self.shape[0]
+        if any(not -size <= i < size for i in found):
+            raise IndexError(f"index {found} is out of bounds for dimension 0 with size {size}")
+        return cells.op("gathered", self, *found)
+
+    return item
 
 
 def _argmax(made: Any, size: torch.Size) -> Any:

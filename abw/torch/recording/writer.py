@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from typing import Any
 
 import torch
 
+from abw.core.program.recording.recorder import Callee
 from abw.core.program.recording.values import Value
 from abw.core.spec.cells.builder import Number
 from abw.torch.recording.arguments import has_values
+from abw.torch.recording.assembler import assembled
 from abw.torch.recording.decisions import Flags
 from abw.torch.recording.library import MismatchError
 from abw.torch.recording.standins import Concat, Derived, Ints, Stack
@@ -28,12 +31,13 @@ Function = Callable[..., Any]
 class Written:
     """A traced region: `record(flat)` records its calls. `fast(other)` is a function of the arguments
     themselves, which leaves those of other kinds to `other`; None where kinds cannot be recognised without
-    keys.
+    keys. `whole`: whether that looks at all classes itself.
     """
 
     steps: list[Step]
     record: Callable[[list[Any]], Any]
     fast: Callable[[Function], Function] | None
+    whole: bool = False
 
 
 def write(region: Any, trace: Trace, args: tuple[Any, ...], symbols: list[Any], result: Any) -> Written:
@@ -62,6 +66,7 @@ class _Writer:
         # Of lists of rows: the name of one that is as long.
         self.like: dict[int, str] = {}
         self.classes: dict[int, Any] = {}
+        self.callees: dict[str, Callee] = {}
 
     def note(self, prefix: str, thing: Any) -> str:
         """Name a thing in the code."""
@@ -97,7 +102,7 @@ class _Writer:
         if body[-1] in (f"return {made}", f"return ({made}, )" if "," in made else ""):  # by the last call
             body[-2:] = [f"return {call}"]
         self._compile("def record(flat):\n    " + "\n    ".join(body), self.scope)
-        return Written(steps, self.scope["record"], None if written else self._fast(steps, body))
+        return Written(steps, self.scope["record"], *((None,) if written else self._fast(steps, body)))
 
     def _shared(self) -> None:
         """Say of which results others have the memory, too: arguments, or other results."""
@@ -132,10 +137,8 @@ class _Writer:
                 raise CannotTrace("booleans are used later")
             joined = self._concatenated(x)
             if joined:
-                leaves = [self.trace.leaves[n] for n in joined]  # tensors are copied by whoever reads them
                 texts = [
-                    f"flat[{leaf.what[1]}]" if leaf.what[0] == "tensor" else self._source(leaf, leaf.shape)[0]
-                    for leaf in leaves
+                    self._source(leaf, leaf.shape)[0] for leaf in map(self.trace.leaves.__getitem__, joined)
                 ]
                 parts, at = ", ".join(texts), max(range(len(shape)), key=shape.__getitem__)
                 return lambda: f"Concat(cells, ({parts},), {(at, len(shape) - 1 - at)!r})"
@@ -225,14 +228,18 @@ class _Writer:
 
     def _reduction(self, step: Reduction) -> None:
         cls, name = self.classes[step.sources[0]], f"v{step.target}"
+        callee = None
         if len(step.sources) == 1:
-            made = self.cells.reduction(step.how, cls)
+            callee, made = self.cells.reduction(step.how, cls)
         else:
             made = self.cells.attention(int(step.how.split()[1]), *(self.classes[s] for s in step.sources))
         given = [self.name[source] for source in step.sources]
         if len(given) > 1 and not step.row:
             given[-1] = f"[{given[-1]}]"
-        call = f"{self.note('reduce', made)}({', '.join(given)})"
+        reduce = self.note("reduce", made)
+        if callee is not None:
+            self.callees[reduce] = callee
+        call = f"{reduce}({', '.join(given)})"
         if len(given) == 1:  # of one row it is that row
             rows, kind = given[0], self.note("class", cls)
             call += f" if len({rows}) > 1 else as_class({rows}[0], {kind})"
@@ -252,8 +259,9 @@ class _Writer:
             self.name[v], self.row[v] = f"v{v}", step.row
             classes.append(self.classes[v])
         takes = [self.classes[r] for r in step.reads]
-        self.single = (number, takes, classes)
-        cell = self.note("cell", cells.callee(number, takes, classes, _mismatch))
+        self.single = cells.callee(number, takes, classes)
+        cell = self.note("cell", cells.recording(self.single, _mismatch))
+        self.callees[cell] = self.single
         targets = [f"v{v}" for v in step.gives]
         if not step.row:
             self.lines.append(f"{', '.join(targets)} = {cell}({', '.join(self.name[r] for r in step.reads)})")
@@ -289,22 +297,26 @@ class _Writer:
         own = self.objects.setdefault(n, x) is x
         return name if own else f"as_class({name}, {name}.__class__)"  # a clone is another object
 
-    def _fast(self, steps: list[Step], body: list[str]) -> Any:
+    def _fast(self, steps: list[Step], body: list[str]) -> tuple[Any, bool]:
         names = [f"a{i}" for i in range(len(self.args))]
         looks = bool(steps) or body[-1].startswith("return Concat(")
         found = self.region.kinds.taken.guard(self.note, looks)
         if found is None:
-            return None
+            return None, False
         tests, slots = found
         reads = [v for step in steps if not isinstance(step, Reduction) for v in step.reads]
         plain = [f"v{v} = flat[{i}]" for i, v in enumerate(reads)]
         called = f"_({', '.join(f'v{v}' for v in reads)})"
         if not tests and len(reads) == len(names) and body[:-1] == plain and body[-1].endswith(called):
             # one cell with the same arguments and results: its own function
-            return lambda other: self.cells.callee(*self.single, other)
-        text = "\n            ".join(body)
+            return partial(self.cells.session.recorder.callable_cell_or, self.single), True
         for i, e in enumerate(slots):
-            text = text.replace(f"flat[{i}]", e)
+            body = [line.replace(f"flat[{i}]", e) for line in body]
+        text = "\n            ".join(body)
+        all_tests, _ = self.region.kinds.taken.guard(self.note, False)
+        direct = assembled(names, all_tests, body, self.scope, self.callees)
+        if direct and ".value()" not in text:  # which is made the first time
+            return direct, True
         every = ", ".join(names)
         source = (
             f"def fast({every}):\n    if {' and '.join(tests) or 'True'}:\n        try:\n            {text}\n"
@@ -314,9 +326,10 @@ class _Writer:
         def make(other: Function) -> Function:
             scope = {**self.scope, "other": other}
             self._compile(source, scope)
-            return scope["fast"]  # type: ignore[no-any-return]
+            fast: Function = scope["fast"]
+            return direct(fast) if direct else fast
 
-        return make
+        return make, direct is not None
 
 
 def alone(value: Value, flat: list[Any]) -> None:

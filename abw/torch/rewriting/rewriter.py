@@ -17,11 +17,11 @@ from abw.torch.rewriting.outline import Outliner
 from abw.torch.rewriting.shadows import (
     Recurrent,
     Shadow,
-    TorchSpace,
     TracedSpace,
     is_instance,
     length,
     module_stand_in,
+    torch_module,
     variable,
 )
 
@@ -34,7 +34,7 @@ class Rewriter:
 
     def __init__(self, cells: Cells, method: str) -> None:
         self.cells, self.method = cells, method
-        self.space = TorchSpace(cells)
+        self.space = torch_module(cells)
         self._traced = TracedSpace(cells, lambda: cells.traces[-1])
         self.again = True
         self.times = 0
@@ -52,6 +52,8 @@ class Rewriter:
         self.modes.clear()
         self._watched: list[tuple[Any, Any]] = []
         self.scopes: dict[int, dict[str, Any]] = {}
+        # Globals of functions that are attributes of modules, by these.
+        self.direct: dict[int, list[tuple[dict[str, Any], dict[str, str]]]] = {}
         self._shadows: dict[int, Shadow] = {}
         self._modules: dict[int, Any] = {}
         self._helpers: dict[int, Any] = {}
@@ -140,6 +142,7 @@ class Rewriter:
             made.__kwdefaults__ = function.__kwdefaults__
             return made
         self._watched += outliner.watched.values()
+        self.direct.setdefault(id(owner), []).append((scope, outliner.direct))
         for line in outliner.modes:
             self.modes[f"{function.__code__.co_filename}:{line}"] = None
         traced = {name: self._traced if thing is self.space else thing for name, thing in scope.items()}

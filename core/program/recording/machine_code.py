@@ -21,16 +21,17 @@ from abw.core.exec.interface import ASK_WORDS, FALSE, HEAD, MOST_BEST, TRUE
 from abw.core.graph.growing.state import DONE
 from abw.core.jit.pointers import Table
 from abw.core.program.recording.machine_ask import ASK
+from abw.core.program.recording.machine_region import INSTRUCTIONS, REGION
 from abw.core.program.recording.machine_resume import RESUME
 from abw.core.program.recording.machine_text import RECORD
-from abw.core.program.recording.values import Value
+from abw.core.program.recording.values import BITS, Value
 
 FUNCTIONS = (
     "PyType_GenericAlloc", "PyObject_Free", "Py_DecRef", "Py_IncRef", "PyTuple_New", "PyTuple_SetItem",
     "PyObject_Vectorcall", "PyList_Size", "PyTuple_Size", "PyList_GetItem", "PyTuple_GetItem",
     "PyFloat_AsDouble", "PyLong_AsLongLongAndOverflow", "PyLong_AsLongLong", "PyLong_FromLongLong",
     "PyList_SetItem", "PyIter_Send", "PyEval_SaveThread", "PyEval_RestoreThread",
-    "PyList_New", "Py_BuildValue",
+    "PyList_New", "Py_BuildValue", "PySequence_List",
 )  # fmt: skip
 OBJECTS: dict[str, object] = {"true": True, "false": False, "none": None}
 OBJECTS |= {"list": list, "tuple": tuple, "float": float, "int": int}
@@ -118,15 +119,16 @@ def _expanded(text: str) -> str:
     for form, written in _SHORT:
         text = re.sub(f"^  {form}$", written, text, flags=re.MULTILINE)
     numbers = {"ASK_WORDS": ASK_WORDS, "FALSE": FALSE, "TRUE": TRUE, "DONE": DONE, "MOST": MOST_BEST}
-    for name, number in (numbers | {"COUNT": len(_API)}).items():
+    for name, number in (numbers | {"COUNT": len(_API), "ROW_BITS": BITS}).items():
         text = text.replace(name, str(number))
-    return text
+    cases = (f"i64 {number}, label %{name}" for number, name in enumerate(INSTRUCTIONS))
+    return text.replace("CASES", " ".join(cases))
 
 
 @cache
 def machine_code() -> Code:
     """The machine code. Cost: some 30 ms, from a file 3."""
-    code = compile_ir(_expanded(_BEGIN + RECORD + ASK + RESUME), get_target(None))
+    code = compile_ir(_expanded(_BEGIN + RECORD + REGION + ASK + RESUME), get_target(None))
     functions = [ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value for n in FUNCTIONS]
     given = (ctypes.c_void_p * len(_API))(*functions, *map(id, OBJECTS.values()))
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("begin"))(ctypes.addressof(given))
@@ -166,17 +168,31 @@ _Spec = _structure(
     slots=ctypes.POINTER(_Slot),
 )
 _Method = _structure(name=ctypes.c_char_p, code=ctypes.c_void_p, flags=ctypes.c_int, doc=ctypes.c_char_p)
-_DEALLOC, _TRAVERSE, _MEMBERS, _LONGLONG = 52, 71, 72, 17
-_SUBCLASSED, _COLLECTED, FAST, BY_NAME = 1 << 10, 1 << 14, 0x80, 0x02
-_MEMBER = (_Member * 2)(_Member(b"ref", _LONGLONG, OBJECT, 0, None), _Member())
+_CALL, _DEALLOC, _TRAVERSE, _MEMBERS, _LONGLONG, _OBJECT, _SIZE = 50, 52, 71, 72, 17, 16, 19
+_SUBCLASSED, _CALLED, _COLLECTED, FAST, BY_NAME = 1 << 10, 1 << 11, 1 << 14, 0x80, 0x02
 
 
-def _type(name: bytes, base: type, flags: int, functions: Mapping[int, str]) -> type:
-    """A type whose objects have a number `ref` of 64 bits behind their head."""
-    slots = [_Slot(slot, machine_code().address(function)) for slot, function in functions.items()]
-    slots += [_Slot(_MEMBERS, ctypes.addressof(_MEMBER)), _Slot()]
+_REF = b"ref", _LONGLONG
+
+
+def _type(
+    name: bytes,
+    base: type,
+    flags: int,
+    functions: Mapping[int, int | None],
+    *fields: tuple[bytes, int],
+) -> type:
+    """A type whose objects have fields of 64 bits behind those of the base, by default a number `ref`."""
+    begin = base.__basicsize__
+    members = [_Member(n, kind, begin + 8 * i, 0, None) for i, (n, kind) in enumerate(fields or (_REF,))]
+    if flags & _CALLED:  # by the function that the first field is the address of
+        members.append(_Member(b"__vectorcalloffset__", _SIZE, begin, 1, None))
+    listed = (_Member * (len(members) + 1))(*members)
+    slots = [_Slot(slot, at) for slot, at in functions.items()]
+    slots += [_Slot(_MEMBERS, ctypes.cast(listed, ctypes.c_void_p)), _Slot()]
     held = (_Slot * len(slots))(*slots)
-    spec = _Spec(name, OBJECT + 8, 0, flags, ctypes.cast(held, ctypes.POINTER(_Slot)))  # which keeps `held`
+    size = begin + 8 * max(1, len(fields))
+    spec = _Spec(name, size, 0, flags, ctypes.cast(held, ctypes.POINTER(_Slot)))  # which keeps `held`
     make = ctypes.pythonapi.PyType_FromSpecWithBases
     make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object)
     made: type = make(ctypes.addressof(spec), (base,))
@@ -195,8 +211,20 @@ def value_type() -> type[Value]:
 
     Having `traverse` of its own it does not inherit being collected from `Value`.
     """
-    functions = {_DEALLOC: "dealloc", _TRAVERSE: "traverse"}
+    at = machine_code().address
+    functions = {_DEALLOC: at("dealloc"), _TRAVERSE: at("traverse")}
     return _type(b"abw.core.program.recording.values.Value", Value, 0, functions)
+
+
+@cache
+def called_type(name: str, base: type) -> type[Any]:
+    """A type whose objects call their `target` when they are called. `base` has a single slot.
+
+    `entry` of an object is to be `machine_code().address("called")`.
+    """
+    call = ctypes.cast(ctypes.pythonapi.PyVectorcall_Call, ctypes.c_void_p).value
+    fields = (b"entry", _LONGLONG), (b"target", _OBJECT)
+    return _type(f"{base.__module__}.{name}".encode(), base, _CALLED, {_CALL: call}, *fields)
 
 
 def machine_function(

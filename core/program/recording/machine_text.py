@@ -64,9 +64,19 @@ define i32 @traverse(ptr %value, ptr %visit, ptr %with) {
   ret i32 0
 }
 
+; An object that calls its target, which may be replaced meanwhile.
+
+define ptr @called(ptr %object, ptr %args, i64 %count, ptr %names) {
+  %target = ptr %object[4]
+  api objectVectorcall IncRef DecRef
+  call void %IncRef(ptr %target)
+  %found = call ptr %objectVectorcall(ptr %target, ptr %args, i64 %count, ptr %names)
+  call void %DecRef(ptr %target)
+  ret ptr %found
+}
+
 ; A cell: the state, its type's number, how many inputs and outputs it has, the function for all other calls;
-; the classes of its inputs; of each output its class and kind. A reduction has -1 inputs, the class of the
-; values that it reduces, and is called with a list or tuple of them.
+; the classes of its inputs; of each output its class and kind.
 
 define ptr @record(ptr %self, ptr %args, i64 %count, ptr %names) {
 entry:
@@ -76,32 +86,17 @@ entry:
   %classes = getelementptr i64, ptr %cell, i64 5
   %words = ptr %state[0]
   read at limit
-  %reduces = icmp slt i64 %inputs, 0
-  %given = select i1 %reduces, i64 1, i64 %inputs
-  %every = icmp eq i64 %count, %given
+  %every = icmp eq i64 %count, %inputs
   %plain = icmp eq ptr %names, null
-  %ok = and i1 %every, %plain
-  if %ok sort slow
-sort:
-  if %reduces listed room
-listed:
-  %values = ptr %args[0]
-  %size = call i64 @length(ptr %values)
-  %several = icmp sgt i64 %size, 1
-  if %several room slow
-room:
-  %reads = phi i64 [ %inputs, %sort ], [ %size, %listed ]
-  %before = phi i64 [ 1, %sort ], [ 2, %listed ]
-  %begin = add i64 %at, %before
-  %end = add i64 %begin, %reads
+  %begin = add i64 %at, 1
+  %end = add i64 %begin, %inputs
   %fits = icmp sle i64 %end, %limit
   %handles = getelementptr i64, ptr %words, i64 %begin
-  if %fits loop slow
-loop:
-  if %reduces pull look
+  %ok = all %every %plain %fits
+  if %ok look slow
 look:
-  %i = phi i64 [ 0, %loop ], [ %following, %take ]
-  %more = icmp slt i64 %i, %reads
+  %i = phi i64 [ 0, %entry ], [ %following, %take ]
+  %more = icmp slt i64 %i, %inputs
   if %more check write
 check:
   %arg = ptr %args[%i]
@@ -114,11 +109,6 @@ take:
   %handles[%i] = i64 %handle
   %following = add i64 %i, 1
   goto look
-pull:
-  %held = ptr %args[0]
-  %of1 = ptr %classes[0]
-  %right1 = call i1 @take(ptr %held, i64 %reads, ptr %of1, ptr %handles)
-  if %right1 write slow
 write:
   %number = i64 %cell[1]
   read owner next step
@@ -127,15 +117,8 @@ write:
   write at %end
   %next1 = add i64 %next, %step
   write next %next1
-  if %reduces length made
-length:
-  %behind = add i64 %at, 1
-  %words[%behind] = i64 %reads
-  goto made
-made:
-  %known = select i1 %reduces, i64 1, i64 %inputs
   %outs = i64 %cell[3]
-  %results = getelementptr ptr, ptr %classes, i64 %known
+  %results = getelementptr ptr, ptr %classes, i64 %inputs
   %single = icmp eq i64 %outs, 1
   if %single one outputs
 one:

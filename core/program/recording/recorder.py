@@ -7,7 +7,7 @@ values of the right classes is left to functions of Python's.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Any
@@ -28,6 +28,7 @@ from abw.core.program.recording.machine_code import (
     machine_function,
     value_type,
 )
+from abw.core.program.recording.machine_region import words_of
 from abw.core.program.recording.segments import Longs, Piece, lists_of
 from abw.core.program.recording.values import BITS, Owner, Value, class_fields
 
@@ -316,7 +317,11 @@ class Recorder:
                 return refuse(callee, given)
             return self._made(callee, [value.ref for value in given])
 
-        return self._recording(callee, len(kinds), names, slow)
+        return self._recording(callee, names, slow)
+
+    def callable_cell_or(self, callee: Callee, other: Call) -> Call:
+        """The function that records a call of a cell; `other` gets all calls with other values."""
+        return self._recording(callee, [name for name, _ in callee.inputs], other)
 
     def callable_reduction(self, callee: Callee, refuse: Refuse) -> Call:
         """The function that records a reduction of a list of values, or hands it to `refuse`."""
@@ -328,7 +333,12 @@ class Recorder:
                 return refuse(callee, values)
             return self._made(callee, [len(values), *[value.ref for value in values]])
 
-        return self._recording(callee, -1, [name], slow)
+        program: list[tuple[str | int, ...]] = [
+            ("values", 0, id(kind), 0, 2), ("reduce", callee.number, 0, 1, callee.added[0]),
+            ("commit",), ("made", 1, id(callee.outputs[0])), ("return",),
+        ]  # fmt: skip
+        said = f"{callee.name}({name})"
+        return self.callable_region(said, 1, program, (1, 2, 1), callee, slow)
 
     def callable_attention(self, callee: Callee, slow: Call) -> Call:
         """The function that records attention over lists of values and keys, by each of a list of queries.
@@ -340,6 +350,27 @@ class Recorder:
         said = "attend(values, keys, queries)"
         return machine_function("attend", "attend", FAST, said, words, (self, callee, slow))
 
+    def callable_region(
+        self,
+        said: str,
+        arguments: int,
+        program: Iterable[tuple[str | int, ...]],
+        rooms: tuple[int, int, int],
+        held: object,
+        other: Call,
+    ) -> Call:
+        """The function that records several calls by a list of instructions (see `machine_region`).
+
+        `said`: its signature; `rooms`: how many registers, operands and objects for the result there are;
+        `held`: what instructions have addresses of; `other` gets all other calls, and those that the tape has
+        no room for.
+        """
+        sizes = rooms[0], 3 * rooms[1], rooms[2]
+        tables = [Table((ctypes.c_int64 * size)()) for size in sizes]
+        words: list[int | Table] = [self.head, arguments, id(other), *tables, *words_of(program), 0, 0, 0, 0]
+        name, kept = said.partition("(")[0], (self, other, held)
+        return machine_function(name, "region", FAST | BY_NAME, said, words, kept)
+
     def _made(self, callee: Callee, words: Sequence[int]) -> Any:  # noqa: ANN401
         """Write a node; returns its values."""
         first = self.node(callee.number, *words)
@@ -348,10 +379,17 @@ class Recorder:
             value.ref = first + added
         return made[0] if len(made) == 1 else tuple(made)
 
-    def _recording(self, callee: Callee, inputs: int, names: Sequence[str], slow: Call) -> Call:
+    def _recording(self, callee: Callee, names: Sequence[str], slow: Call) -> Call:
         """The function of machine code; what it does not take is left to `slow`."""
         kinds = [id(kind) for _, kind in callee.inputs]
-        words: list[int | Table] = [self.head, callee.number, inputs, len(callee.outputs), id(slow), *kinds]
+        words: list[int | Table] = [
+            self.head,
+            callee.number,
+            len(kinds),
+            len(callee.outputs),
+            id(slow),
+            *kinds,
+        ]
         for kind, added in zip(callee.outputs, callee.added, strict=True):
             words += [id(kind), added]
         said = f"{callee.name}({', '.join(names)})"
