@@ -17,7 +17,7 @@ from pathlib import Path
 # The most lines and tokens of a room: a folder, or one in `core/`. Whoever raises one says why.
 BUDGETS = {
     # room: lines, tokens
-    "abw": (8_240, 73_500),  # regions of PyTorch models are instructions: one call; what users write in place
+    "abw": (8_240, 73_560),  # regions of PyTorch models are instructions: one call; what users write in place
     "bench": (6_190, 51_400),
     "cli": (4_545, 30_900),
     "core": (592, 4_150),
@@ -26,11 +26,11 @@ BUDGETS = {
     "core/cell": (895, 6_150),
     "core/data": (6_662, 52_850),  # JSON eight bytes at once
     "core/exec": (14_733, 118_890),  # values out of several arenas are read by a loop
-    "core/grad": (2_195, 19_190),  # what was computed for decisions is not computed again
-    "core/graph": (7_110, 60_240),  # recorded nodes are sorted and renamed by loops
+    "core/grad": (2_208, 19_320),  # decisions are not computed again; sums over edges are filled row by row
+    "core/graph": (7_134, 60_430),  # recorded nodes are sorted and renamed, their edges found, by loops
     "core/ir": (2_515, 15_900),
     "core/jit": (1_010, 6_170),  # tables name arrays; loops are optimised once, in a tenth less time
-    "core/plan": (1_322, 10_750),
+    "core/plan": (1_327, 10_800),
     "core/policy": (5_160, 38_750),  # what rules begin with is compiled once
     "core/program": (6_050, 36_200),  # the recorder runs instructions; what leads to no loss is left out
     "core/run": (9_352, 78_550),  # one pass: equal nodes, growing models to the end, runs and their observers

@@ -355,24 +355,37 @@ def _sums(
     fresh = here + (ends[g, 0] if g >= 0 else 0)
     for v in range(begin, end):
         links = _links(given_ptr, v, slots)
+        if g < 0:
+            node = here + v - begin
+            origin[0, node], origin[1, node], origin[2, node] = kind, origin[1, v], origin[2, v]
+            for r in range(several):
+                at, low = operand_ptr[node] + r * links, given_ptr[v] + reads[r, 1] * links
+                if reads[r, 0] == by.OPERAND:
+                    for j in range(links):
+                        operand[at + j] = _wide(given[low + j], shift, wide)
+                else:
+                    own = np.int64(first[reads[r, 2]] + v - begin) << wide
+                    operand[at : at + links] = own + reads[r, 3]
+            continue
         for j in range(links):
-            node, place, length, who = here + v - begin, np.int64(j), links, v
-            reference = given[given_ptr[v] + kinds[g, 1] * links + j] if g >= 0 else 0
+            node, place, length, who = fresh, np.int64(0), np.int64(1), v
+            reference = given[given_ptr[v] + kinds[g, 1] * links + j]
             if reference < 0:
-                node, place, length = fresh, np.int64(0), np.int64(1)
                 fresh += 1
-            elif g >= 0:
+            else:
                 node, who = here + number[g, reference] - 1, reference >> shift
-                length = np.int64((operand_ptr[node + 1] - operand_ptr[node]) // several)
+                length = _links(operand_ptr, node, several)
                 place = length - count[g, reference]
                 count[g, reference] -= 1
             origin[0, node], origin[1, node], origin[2, node] = kind, origin[1, who], origin[2, who]
+            at = operand_ptr[node] + place
             for r in range(several):
                 if reads[r, 0] == by.OPERAND:
                     value = _wide(given[given_ptr[v] + reads[r, 1] * links + j], shift, wide)
                 else:
                     value = (np.int64(first[reads[r, 2]] + v - begin) << wide) + reads[r, 3]
-                operand[operand_ptr[node] + r * length + place] = value
+                operand[at] = value
+                at += length
 
 
 @inner

@@ -155,3 +155,39 @@ def _consumers(
         succ[ptr[u + 1]] = target[e]
         ptr[u + 1] += 1
     return m
+
+
+def successors(operand_ptr: Ints, operand: Ints, shift: int) -> Successors:
+    """Successor lists and in-degrees of n nodes without lists, each edge once, by their operands alone.
+
+    What lies beyond the nodes is no edge. Cost: some 3 ns an operand.
+    """
+    n = len(operand_ptr) - 1
+    ptr, indegree, seen = np.zeros(n + 2, np.int32), np.zeros(n, np.int32), np.full(n, -1, np.int32)
+    succ = np.empty(len(operand), np.int32)
+    _succeed(operand_ptr, operand, shift, seen, ptr, succ, indegree)
+    return Successors(ptr[: n + 1], succ[: ptr[n]], indegree)
+
+
+@njit
+def _succeed(
+    operand_ptr: Ints, operand: Ints, shift: int, seen: Ints, ptr: Ints, succ: Ints, indegree: Ints
+) -> None:
+    """Fill `ptr` (n + 2,) and `indegree` (n,), of zeros, and `succ`; `seen` (n,) is -1."""
+    n = len(indegree)
+    for again in range(2):  # first counted, then written
+        for v in range(n):
+            mark = v + again * n
+            for e in range(operand_ptr[v], operand_ptr[v + 1]):
+                u = operand[e] >> shift
+                if not 0 <= u < n or seen[u] == mark:
+                    continue
+                seen[u] = mark
+                if again:
+                    succ[ptr[u + 1]] = v
+                    ptr[u + 1] += 1
+                else:
+                    ptr[u + 2] += 1
+                    indegree[v] += 1
+        for v in range(0 if again else n):
+            ptr[v + 2] += ptr[v + 1]

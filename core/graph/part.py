@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.graph.dag import Dag, Successors, build_dag
+from abw.core.graph.dag import Dag, build_dag
 from abw.core.graph.dag import part as part_of_dag
+from abw.core.graph.edges import successors
 from abw.core.graph.equal.consing import rename
-from abw.core.graph.fuse import edges
 from abw.core.graph.graph import Distinct, Graph, Ints, ResultRefs
 from abw.core.ir.network import Network
 from abw.core.jit.decorators import njit
@@ -74,15 +74,8 @@ def appended(
         outer, which = np.unique(found[outside], return_inverse=True)
         found[outside] = n * width + which
     names = tuple(t.name for t in network.types)
-
-    def find() -> Successors:
-        none = np.zeros(1, np.int32)
-        source, reader = edges(ptr, found, none, none, width)
-        if len(outer):
-            source, reader = source[source < n], reader[source < n]
-        return build_dag(names, type, source, reader).edges
-
-    of = network, type_ptr[:-1], vertex, instance, (), instances, Dag(names, type, find), ptr, found
+    dag = Dag(names, type, lambda: successors(ptr, found, shift))
+    of = network, type_ptr[:-1], vertex, instance, (), instances, dag, ptr, found
     return Graph(*of, given=given), outer, local
 
 

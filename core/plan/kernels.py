@@ -123,12 +123,15 @@ def fill_plan(
 
 
 @njit
-def members_read(operand: Ints, list_ptr: Ints) -> int:
-    """How many values operands are, those of the lists among them counted."""
-    found = len(operand)
-    for reference in operand:
-        if reference <= LISTED:
-            found += list_ptr[LISTED - reference + 1] - list_ptr[LISTED - reference] - 1
+def members_read(type_ptr: Ints, reduces: Bools, references: Runs, list_ptr: Ints) -> int:
+    """How many values operands are, those of the lists among them counted, which cells alone read."""
+    ptr, reference_of = references
+    found = len(reference_of)
+    for t in range(len(reduces)):
+        for k in range(0 if reduces[t] else ptr[type_ptr[t]], 0 if reduces[t] else ptr[type_ptr[t + 1]]):
+            number = LISTED - reference_of[k]
+            if number >= 0:
+                found += list_ptr[number + 1] - list_ptr[number] - 1
     return found
 
 

@@ -156,13 +156,14 @@ def plan(graph: Graph, schedule: Schedule, keep: Ints | None = None, earlier: Ea
         if earlier.own is not None:
             row[: len(earlier.own)] = earlier.own
     operand_ptr, index_ptr = np.empty(batches + 1, np.int32), np.empty(operands + 1, np.int32)
-    index = np.empty(members_read(graph.operand, graph.list_ptr), np.int32)
+    references = graph.operand_ptr, graph.operand
+    index = np.empty(members_read(graph.type_ptr, arenas.reduces, references, graph.list_ptr), np.int32)
     status, list_ptr = np.empty(operands, np.int32), np.empty(operands, np.int32)
     start, stride = np.empty(operands, np.int32), np.empty(operands, np.int32)
     lists = np.empty((len(graph) + batches) * several, np.int32)
     listed, product_flops, other_flops = fill_plan(
         (schedule.type, schedule.ptr, schedule.nodes),
-        ((graph.operand_ptr, graph.operand), (graph.list_ptr, graph.list_operand)),
+        (references, (graph.list_ptr, graph.list_operand)),
         _TYPES(arenas),
         (constant_row, arenas.constant_first, arenas.constant_end),
         _COSTS(arenas),

@@ -14,6 +14,10 @@ import torch
 from torch.distributions import Distribution
 
 from abw.core.base.errors import AbwError
+from abw.core.jit.addresses import ints_at, longs_at
+from abw.core.jit.decorators import njit
+from abw.core.jit.pointers import Table
+from abw.core.program.recording.segments import Longs
 from abw.core.program.recording.values import BITS, Value
 from abw.torch.recording.decisions import Comparison
 from abw.torch.recording.library import CellLibrary, TableRows, version_of
@@ -212,8 +216,13 @@ class Cells(CellLibrary):
         tensors = (*self.params, *self.tables)
         if len(self._held) != len(tensors) or not all(map(torch.Tensor.is_set_to, self._held, tensors)):
             self._held, self._moved = [t.detach() for t in tensors], self._moved + 1
-            self._bits = [part for t in self._held if t.is_contiguous() for part in _bits(t)]
-        return self._moved, *[t._version for t in tensors], *map(np.add.reduce, self._bits)
+            words = [t.numpy().reshape(-1) for t in self._held if t.is_contiguous()]
+            self._bits = Table(np.array([(0, len(each)) for each in words], np.int64).reshape(-1, 2))
+            for i, each in enumerate(words):
+                self._bits.point((i, 0), each)
+        sums = np.empty(len(self._bits.words), np.int64)
+        _add_bits(self._bits.words, sums)
+        return self._moved, *[t._version for t in tensors], sums.tobytes()
 
     def begin(self) -> None:
         """Get ready for a mini-batch, with the parameters as they are."""
@@ -302,11 +311,16 @@ class Cells(CellLibrary):
             warnings.warn(f"{self.notes[said]}: {said}", stacklevel=2)
 
 
-def _bits(tensor: torch.Tensor) -> list[Any]:
-    """A tensor's memory as whole numbers, of 8 bytes and what is left."""
-    words = tensor.numpy().reshape(-1).view(np.int32)
-    even = len(words) & ~1
-    return [part for part in (words[:even].view(np.int64), words[even:]) if len(part)]
+@njit
+def _add_bits(places: Longs, sums: Longs) -> None:
+    """Sum as 64-bit numbers what lies at some places (n, 2), each an address and a number of floats."""
+    for i in range(len(places)):
+        begin, floats, total = places[i, 0], places[i, 1], np.int64(0)
+        for word in longs_at(begin, floats // 2):
+            total += word
+        for last in ints_at(begin + 4 * (floats - floats % 2), floats % 2):
+            total += last
+        sums[i] = total
 
 
 def place() -> str:

@@ -13,11 +13,10 @@ from threading import local
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.graph.dag import Dag, Reads, Successors, build_dag
-from abw.core.graph.edges import consumers
+from abw.core.graph.dag import Dag, Reads, Successors
+from abw.core.graph.edges import consumers, successors
 from abw.core.graph.equal.leaves import Leaves
 from abw.core.graph.equal.numbering import MIX, NUMBER, OF_NODE, SPREAD, Keys, number_nodes, spread
-from abw.core.graph.fuse import edges
 from abw.core.graph.graph import Distinct, Graph
 from abw.core.jit.decorators import njit
 
@@ -108,16 +107,13 @@ def _scratch(n: int) -> Ints:
 
 def _dag(before: Dag, keys: Keys, type_of: Ints, type_ptr: Ints, operand_ptr: Ints, operand: Ints) -> Dag:
     """The dag of these operands, whose edges are looked for when they are asked for."""
-    width = keys.network.width
-    shift = width.bit_length() - 1
+    shift = keys.network.width.bit_length() - 1
 
     def find() -> Successors:
         if (slots := keys.edges) is not None:
             of = type_ptr, slots.slots, slots.lists, slots.distinct
             return consumers(*of, operand_ptr, operand, shift)
-        none = np.zeros(1, np.int32)
-        source, target = edges(operand_ptr, operand, none, none, width)
-        return build_dag(before.types, type_of, source, target).edges
+        return successors(operand_ptr, operand, shift)
 
     return Dag(before.types, type_of, find, before.order, Reads(operand_ptr, operand, shift))
 
