@@ -139,6 +139,8 @@ class BatchRunner:
         node = (np.array(wanted, np.int64) >> BITS) // cells.width - self.base
         segment, kept = reaching(whole, node[(node >= 0) & (node < len(whole))], cells.width)
         graph, _, local = self.engine.graph(segment, network=cells)
+        if segment is whole:
+            return graph, local
         number = np.full(len(whole), -1, np.int32)
         number[kept] = local
         return replace(graph, vertex=kept[graph.vertex]), number
