@@ -19,7 +19,6 @@ import torch
 from abw.core.base.errors import AbwError
 from abw.core.ir.network import Network
 from abw.core.program.lessons import Recorded
-from abw.core.program.recording.segments import joined
 from abw.core.program.running.fibers import Done, Failed
 from abw.core.program.running.runner import BatchRunner
 from abw.torch.export import Exported, write
@@ -205,14 +204,11 @@ class Batched:
     ) -> list[Any] | None:
         """Run to the end; the outputs, or None where cells were added."""
         cells, learns = self._cells, self._cells.learns()
-        if learns:
-            runner.decide()
-        else:
-            for _ in runner.steps():
-                if cells.stale:
-                    return None
+        runner.decide()
         if cells.stale:
             return None
+        if not learns:
+            runner.advance()
         ends = [task.ended.result for task in tasks if isinstance(task.ended, Done)]
         places = [place for _, some in ends for place in some]
         made = None
@@ -228,7 +224,7 @@ class Batched:
             fill(places, runner)
             if self._exported is not None:
                 handles = [[(h, p.size) for p in some for h in p.handles] for _, some in ends]
-                self._exported.add(runner, joined(runner.engine.segments), handles)
+                self._exported.add(runner, runner.engine.whole_segment, handles)
         return [filled(form) for form, _ in ends]
 
     def _passes_of(self, network: Network) -> Passes:

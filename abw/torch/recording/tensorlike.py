@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
@@ -123,8 +123,13 @@ def _item(cells: Any, made: Any) -> Any:
 
 
 def _argmax(made: Any, size: torch.Size) -> Any:
-    own, alike = made.argmax, math.prod(size) == max(size, default=1)
-    after = cache(partial(shape_after, "argmax", size))
+    own, alike = made._asked, math.prod(size) == max(size, default=1)
+
+    @cache
+    def after(*how: Any) -> tuple[tuple[int, ...], list[int]]:
+        shape = shape_after("argmax", size, *how)
+        n = math.prod(shape)
+        return shape, [0] * n if n == math.prod(size) else []  # of single elements: 0
 
     def argmax(self: Any, dim: int | None = None, keepdim: bool = False) -> Any:
         self.cells.waits()
@@ -132,8 +137,7 @@ def _argmax(made: Any, size: torch.Size) -> Any:
             numbers = real(self)
             weigh(numbers, dim)
             return as_stand_in(numbers.argmax(dim, keepdim))
-        shape = after(dim, keepdim)
-        n = math.prod(shape)
-        return Ints([0] * n if n == self._size else [own(self)], shape)  # of single elements: 0
+        shape, zeros = after(dim, keepdim)
+        return Ints(zeros[:] or [own(self, None)], shape)
 
     return argmax

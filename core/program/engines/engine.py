@@ -22,7 +22,7 @@ from abw.core.plan.plan import Plan
 from abw.core.policy.rules.critical import Critical
 from abw.core.policy.schedule import Policy, Schedule
 from abw.core.program.recording.inputs import Floats, InputRows
-from abw.core.program.recording.recorder import Recorder
+from abw.core.program.recording.recorder import ROUNDS, Executed, Recorder
 from abw.core.program.recording.segments import (
     Ints,
     Longs,
@@ -217,11 +217,12 @@ class Engine:
         tape = self._compiled
         if tape is None:
             return False
+        if recorder.rounds == ROUNDS:
+            self.catch_up(recorder)
         self._look((recorder.next - recorder.begun) // recorder.step)
         self._bring(tape)
         while not (done := tape.round(recorder.head)) and tape.make_room(recorder.unread):
             self._reserve(recorder.unread, recorder.unread)
-        self.catch_up(recorder)
         return done
 
     def catch_up(self, recorder: Recorder) -> None:
@@ -317,7 +318,7 @@ class Engine:
 
         Of equal nodes it has the one that was executed: see `Graph.distinct`.
         """
-        graph, _, local = self.graph(joined(self.segments))
+        graph, _, local = self.graph(self.whole_segment)
         return unified(graph, local[self.equal.same[graph.vertex]]) if self._looking else graph
 
     def _schedule(self, graph: Graph, segment: Segment, local: Ints) -> Schedule:
@@ -341,18 +342,23 @@ class Engine:
 
     @property
     def segments(self) -> list[Segment]:
-        """Return everything that was recorded in this run."""
+        """Return everything that was recorded in this run, piece by piece."""
         return [each.segment for each in self._parsed()]
 
-    def _parsed(self) -> Iterator[Planning]:
-        """All that was recorded, piece by piece."""
+    @property
+    def whole_segment(self) -> Segment:
+        """Return everything that was recorded in this run."""
+        return joined([each.segment for each in self._parsed(together=True)])
+
+    def _parsed(self, *, together: bool = False) -> Iterator[Planning]:
+        """All that was recorded, piece by piece, or those together that follow one another."""
         first = 0
         for held in self._recorded:
             if isinstance(held, Planning):
                 yield held
                 first += len(held.segment)
                 continue
-            for piece in held:
+            for piece in [held.together] if together and isinstance(held, Executed) else held:
                 yield Planning(self._segment(piece, first), taped=True)
                 first += piece.nodes
 
@@ -434,7 +440,7 @@ def not_finite(engine: Engine) -> NotFinite | None:
 
     Cost: reading all values.
     """
-    network, segment = engine.network, joined(engine.segments)
+    network, segment = engine.network, engine.whole_segment
     first = len(segment)
     found: NotFinite | None = None
     for t in np.unique(segment.type).tolist():

@@ -92,6 +92,11 @@ class Executed(Sequence[Piece]):
         begin, end, nodes = self.cuts[number].tolist()
         return Piece(self.words[begin:end], nodes)
 
+    @property
+    def together(self) -> Piece:
+        """All pieces, which follow one another, as one."""
+        return Piece(self.words[self.cuts[0, 0] : self.cuts[-1, 1]], int(self.cuts[:, 2].sum()))
+
 
 class Recorder:
     """The tape while it is written, in memory that machine code writes to, and the questions about it.
@@ -119,7 +124,7 @@ class Recorder:
     _state: ctypes.Array[ctypes.c_int64]
     next, begun, step = _word("next"), _word("begun"), _word("step")
     asked, least = _word("asked"), _word("least")
-    resumed, sent, left = _word("resumed"), _word("sent"), _word("left")
+    resumed, sent, left, rounds = (_word(name) for name in ("resumed", "sent", "left", "rounds"))
 
     def __init__(self, width: int) -> None:
         """Raise AbwError where the interpreter's objects are not laid out as the machine code expects."""
@@ -296,7 +301,11 @@ class Recorder:
         argmax.__doc__, above.__doc__ = Value.argmax.__doc__, Value.above.__doc__
         if len(shape) == 1:
             ask = asking("ask", Value.argmax, "ask(value, given)", shape[0])
-            own |= {"argmax": argmax, "_best": asking("pick", Value._best, "pick(values, k, plus)")}
+            own |= {
+                "argmax": argmax,
+                "_asked": ask,
+                "_best": asking("pick", Value._best, "pick(values, k, plus)"),
+            }
         if own["_size"] == 1:
             compare = asking("ask", Value.above, "ask(value, given)", 0)
             own["above"] = above

@@ -39,7 +39,7 @@ from abw.core.program.running.fibers import (
     Stopped,
     require_program,
 )
-from abw.core.program.running.task import GONE, KEEP, Log, Task, crew_of
+from abw.core.program.running.task import GONE, KEEP, Crew, Log, Task, crew_of
 
 Made = TypeVar("Made")
 # A program that goes on, with an answer, or an error that is raised where it asked.
@@ -95,8 +95,7 @@ class BatchRunner:
 
     def finish(self) -> None:
         """Run all programs to their ends, and compute all that was recorded. Errors: AbwError."""
-        for _ in self._decided(ROUNDS):
-            pass
+        self.decide()
         self.advance()
 
     @property
@@ -135,7 +134,7 @@ class BatchRunner:
         Errors: AbwError for values of an earlier run.
         """
         rest = self._parsed(lambda piece: [self.engine.segment(piece)] if piece.nodes else [])
-        whole, cells = joined([*self.engine.segments, *rest]), self.engine.cells
+        whole, cells = joined([self.engine.whole_segment, *rest]), self.engine.cells
         node = (np.array(wanted, np.int64) >> BITS) // cells.width - self.base
         segment, kept = reaching(whole, node[(node >= 0) & (node < len(whole))], cells.width)
         graph, _, local = self.engine.graph(segment, network=cells)
@@ -245,6 +244,7 @@ class BatchRunner:
 
     def _parsed(self, take: Callable[[Piece], Made]) -> Made:
         """Give what was recorded to a function. Errors: AbwError for values of an earlier run."""
+        self.engine.catch_up(self._recorder)
         try:
             return take(self._recorder.take())
         except (StaleError, MisreadError) as wrong:
@@ -286,14 +286,14 @@ class BatchRunner:
         recorder = self._noting
         if recorder is None or self._waiting or self._ready:
             return False
-        if self._crew.tasks is not tasks:
+        if self._crew.tasks is not tasks or len(self._crew.fibers) != len(tasks):  # others came later
             self._crew = crew_of(tasks)
         crew, gone, at = self._crew, set[int](), 0
         asks: list[Any] = [None] * len(tasks)
         if crew.way == CLOSED:
             return False
         recorder.give(found)
-        recorder.left = more if found is None else 0
+        recorder.left = max(0, more - recorder.rounds) if found is None else 0
         try:
             self._going = tasks
             while True:
@@ -313,12 +313,12 @@ class BatchRunner:
                     self._note(tasks[at], outcome)
                 at += 1
         finally:
-            self._going, recorder.asking.value = (), CLOSED
-            if recorder.left != more:
-                self.engine.catch_up(recorder)
+            self._going, recorder.asking.value, recorder.left = (), CLOSED, 0
         if gone:
-            tasks = [task for i, task in enumerate(tasks) if i not in gone]
-            asks = [ask for i, ask in enumerate(asks) if i not in gone]
+            left = [i not in gone for i in range(len(tasks))]
+            tasks, asks = [*compress(tasks, left)], [*compress(asks, left)]
+            fibers, going, owners = ([*compress(some, left)] for some in crew[1:4])
+            self._crew = Crew(tasks, fibers, going, owners, crew.way)
         if self._waiting:
             tasks, asks = tasks + self._waiting, asks + self._asks
         self._waiting, self._asks = tasks, asks
