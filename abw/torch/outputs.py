@@ -15,6 +15,7 @@ from abw.core.program.recording.values import Value
 from abw.core.program.running.results import PLAIN
 from abw.core.program.running.runner import BatchRunner
 from abw.torch.recording.decisions import Comparison, Pair
+from abw.torch.recording.pairs import Pairs
 from abw.torch.recording.standins import Concat, Derived, Ints, Stack
 from abw.torch.tracing.symbols import sized
 
@@ -65,7 +66,7 @@ def noted(x: Any, places: list[Place]) -> Any:
         if not x.rows:
             return torch.zeros(x.shape_)
         return _added(places, Place(x.rows[0]._size, [row.ref for row in x.rows], x.shape_, x.k))
-    if isinstance(x, Concat | Derived):
+    if isinstance(x, Concat | Derived | Pairs):
         return noted(x.value(), places)
     if isinstance(x, Ints):
         return x.tensor()

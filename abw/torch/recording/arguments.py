@@ -15,7 +15,9 @@ import torch
 
 from abw.core.program.recording.values import Value
 from abw.torch.recording.decisions import Comparison, Pair
+from abw.torch.recording.pairs import Pairs
 from abw.torch.recording.standins import Concat, Derived, Ints, Stack, StandIn
+from abw.torch.tracing.scores import Scores, mask_of, may_be_mask
 from abw.torch.tracing.symbols import CannotTrace, Index, Indices, K, numel, sized
 from abw.torch.tracing.trace import MEANINGS, Trace, Traced, TracedList
 
@@ -54,6 +56,8 @@ class Taken:
         """Add what varies; its slot."""
         self.flat.append(x)
         self.sources.append(source)
+        if self.trace is not None and isinstance(x, list | tuple):
+            self.trace.length = self.trace.length or len(x)
         return len(self.flat) - 1
 
     def test(self, text: str, thing: Any = None, looked: bool = False) -> None:
@@ -77,7 +81,7 @@ class Kinds:
 
     `fixed`: lists that are traced element by element; `constants`: integers that are constants of the cell;
     `varying`: numbers that are computed with and differ from call to call; `copied`: concatenations that are
-    copied first; `taken`: what the last `symbols` found.
+    copied first; `rows`: what might be a mask and is none; `taken`: what the last `symbols` found.
     """
 
     def __init__(self, cells: Any, *, constant: bool, loose: bool) -> None:
@@ -87,6 +91,7 @@ class Kinds:
         self.constants: set[Any] = set()
         self.varying: set[Any] = set()
         self.copied: set[Any] = set()
+        self.rows: set[Any] = set()
         self.taken = Taken()
         self._numbers: dict[Any, set[float]] = {}
         self._joined: dict[Any, set[bool]] = {}
@@ -117,6 +122,14 @@ class Kinds:
         known |= more
         return bool(more)
 
+    def longest(self, args: Any) -> int:
+        """How long the longest list is that is traced element by element."""
+        found = [x for path, x in _parts(args) if path in self.fixed and _is_list(x)]
+        sizes = [
+            len(x.rows) if isinstance(x, Stack) else x.shape[-1] if isinstance(x, Pairs) else 0 for x in found
+        ]
+        return max([*sizes, *(len(x) for x in found if isinstance(x, list | tuple))], default=0)
+
     def alike(self, x: Any) -> bool:
         """Whether a list holds values of one class."""
         cls = type(x[0]) if x else None
@@ -129,6 +142,7 @@ class Kinds:
     def symbols(self, trace: Trace, args: Any) -> list[Any]:
         """The symbols of all arguments, whose names are a0, a1, …"""
         self.taken = Taken(trace)
+        trace.flat = self.taken.flat
         return [self._taken(x, (i,), f"a{i}", self.taken)[1] for i, x in enumerate(args)]
 
     def _taken(self, x: Any, path: Any, e: str, to: Taken) -> tuple[Any, Any]:
@@ -159,6 +173,8 @@ class Kinds:
             return self._concat(x, path, e, to)
         if isinstance(x, Ints):
             return self._ints(x, path, e, to)
+        if cls is Pairs:
+            return self._pairs(x, path, e, to)
         if cls is tuple or cls is list:
             if path not in self.fixed and self.alike(x):
                 to.test(f"{e}.__class__ is {cls.__name__} and {e}")
@@ -177,7 +193,7 @@ class Kinds:
             to.known &= x is None or cls is bool or plain
             to.test(f"{e} is {x}" if x is None or cls is bool else f"{e}.__class__ is {cls.__name__}")
             if plain:
-                to.test(f"{e} == {x!r}")
+                to.test(f"{e} == %s", x)
             return ("constant", cls, repr(x) if cls is slice else x), x
         if issubclass(cls, torch.Tensor):
             return self._tensor(x, path, e, to)
@@ -241,6 +257,21 @@ class Kinds:
         vectors = [MEANINGS["view"](part, (numel(part.shape_),)) for _, part in pairs]
         return key, Traced(to.trace, MEANINGS["cat"](vectors, 0).v, x.shape_)
 
+    def _pairs(self, x: Pairs, path: Any, e: str, to: Taken) -> tuple[Any, Any]:
+        to.test(f"{e}.__class__ is Pairs and {e}.fill == %s and {e}.weights is {x.weights}", x.fill)
+        names = ("query", "keys", "hidden")
+        parts = [self._taken(getattr(x, name), path, f"{e}.{name}", to) for name in names]
+        key = ("pairs", *[key for key, _ in parts], x.fill, x.weights)
+        if to.trace is None:
+            return key, None
+        query, keys, hidden = (symbol for _, symbol in parts)
+        found = MEANINGS["matmul"](query, keys)
+        found = found if hidden is None else found.masked_fill(hidden, x.fill)
+        found = found.softmax(-1) if x.weights else found
+        if isinstance(found, Scores):
+            found.given = True
+        return key, found
+
     def _tensor(self, x: torch.Tensor, path: Any, e: str, to: Taken) -> tuple[Any, Any]:
         names, shape, trace = self.cells.names, tuple(x.shape), to.trace
         wide, at = sum(s != 1 for s in shape) > 1, _wide(shape)
@@ -252,6 +283,10 @@ class Kinds:
                 "a tensor of the instance requires gradients: abw.torch gives those of parameters"
             )
         boolean = x.dtype is torch.bool
+        if not {path} & (self.rows | self.fixed) and may_be_mask(x):
+            slot, ones = to.add(x, e), tuple(s == 1 for s in shape)
+            to.test(f"is_mask({e}, %s, {ones})", x.dtype)
+            return ("mask", ones, x.dtype), trace and mask_of(trace, path, x, slot)
         if x.dtype is not torch.float32 and not boolean:
             if x.dtype.is_floating_point or x.dtype.is_complex:
                 raise CannotTrace(f"a tensor of {x.dtype}: float32 is wanted, x.float()")
@@ -289,7 +324,7 @@ def _indices(x: Ints, at: int, path: Any, source: str, to: Taken) -> tuple[Any, 
 def _is_list(x: Any) -> bool:
     """Whether something has rows that are traced one by one, if they are to be."""
     return (
-        isinstance(x, Stack)
+        isinstance(x, Stack | Pairs)
         or (isinstance(x, torch.Tensor) and sum(s != 1 for s in x.shape) > 1)
         or (isinstance(x, Ints) and len(x.items) != 1)
         or (isinstance(x, list | tuple) and len(x) > 0 and isinstance(x[0], Value))

@@ -21,6 +21,7 @@ from abw.core.program.recording.segments import Longs
 from abw.core.program.recording.values import BITS, Value
 from abw.torch.recording.decisions import Comparison
 from abw.torch.recording.library import CellLibrary, TableRows, version_of
+from abw.torch.recording.pairs import Pairs
 from abw.torch.recording.standins import RECORDING, Concat, Derived, Stack, plain
 from abw.torch.tracing.symbols import CannotTrace, Indices, core, sized
 from abw.torch.tracing.trace import Trace, Traced
@@ -168,6 +169,9 @@ class Cells(CellLibrary):
 
     def write(self, target: Any, made: Any) -> Any:
         """Write in place, as `x += y` does. Errors: CannotTrace if another tensor would see it."""
+        if isinstance(target, Pairs) and isinstance(made, Pairs):
+            target.write(made)
+            return target
         if not self.writes:
             self.writes = True
             self.elements.clear()

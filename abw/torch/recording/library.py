@@ -71,6 +71,14 @@ class MismatchError(Exception):
     """A cell is called with values of shapes for which it was not made."""
 
 
+class SizeError(MismatchError):
+    """An integer is not the size that it was; `path` says which argument it is."""
+
+    def __init__(self, path: tuple[Any, ...]) -> None:
+        super().__init__(path)
+        self.path = path
+
+
 class TableRows(dict[int, Any]):
     """Rows of an embedding as values, by their numbers; `apart`: each time another object."""
 

@@ -9,7 +9,7 @@ from abw.core.base.errors import AbwError
 from abw.core.program.recording.values import Value
 from abw.torch.recording.arguments import Kinds, StructuralError, Taken, has_tensors
 from abw.torch.recording.cells import Cells, RestartError
-from abw.torch.recording.library import MismatchError
+from abw.torch.recording.library import MismatchError, SizeError
 from abw.torch.recording.writer import Function, Written, write
 from abw.torch.tracing.stages import Step
 from abw.torch.tracing.symbols import (
@@ -19,12 +19,18 @@ from abw.torch.tracing.symbols import (
     NeedsConstant,
     NeedsFixed,
     NeedsInput,
+    NeedsRows,
 )
 from abw.torch.tracing.trace import OwnTraced, Trace
 
 # Kinds of arguments that a region is traced for before it is given up.
 MOST_VARIANTS = 24
 MOST_OPERATIONS = 128
+# Lists are traced element by element for so many lengths, of short lists, and of longer ones.
+MOST_LENGTHS, MOST_LONG, LONG = 6, 3, 8
+PER_LENGTH = (
+    "it would be compiled for each length of a list: only attention takes pairs of rows of any length"
+)
 # Functions that are tried one after the other before kinds are looked up.
 MOST_CHAINED = 6
 
@@ -59,6 +65,8 @@ class Region:
         self.one, self.install, self._blame, self._otherwise = one, install, blame, otherwise
         self.kinds = Kinds(cells, constant=one, loose=not one or name in ARITHMETIC_NAMES)
         self.why, self.derives = "", False
+        self._lengths, self._too_many = set[int](), False
+        self._fixing: NeedsFixed | None = None  # why lists are traced element by element
         self.steps: list[list[Step]] = []
         self._variants: dict[Any, Written | str] = {}  # or why there is none
         self._tried: set[tuple[type, ...]] = set()
@@ -83,6 +91,9 @@ class Region:
             if isinstance(found, str):
                 return self._alone(args, found)
             return self._record(found, taken.flat)
+        except SizeError as error:
+            self._fix(error)
+            return self.slow(*args)
         except StructuralError as error:
             if self._blame is None:
                 return self._refuse("the argument is not a tensor", args)
@@ -94,6 +105,8 @@ class Region:
     def _record(self, written: Written, flat: list[Any]) -> Any:
         try:
             return written.record(flat)
+        except SizeError:
+            raise
         except MismatchError:
             rows = [self._alike(one) for one in flat]
             try:
@@ -145,6 +158,17 @@ class Region:
         """Trace the code for arguments of these kinds; why it cannot be a cell where it cannot."""
         if len(self._variants) >= (MOST_OPERATIONS if self.one else MOST_VARIANTS):
             return self._fail(CannotTrace("it is called with too many kinds of arguments"))
+        longest = self.kinds.longest(args)
+        self._lengths |= {longest} - {0}
+        if longest and (
+            self._too_many or len(self._lengths) > (MOST_LONG if longest > LONG else MOST_LENGTHS)
+        ):
+            if self._fixing is not None and self._blame is not None:
+                raise self._fixing  # at its line: what is left may take lists of any length
+            if not self._too_many:  # none is to be compiled
+                self._too_many = self.cells.stale = True
+                self.forget()
+            return PER_LENGTH
         for _ in range(16):
             trace = Trace(self.cells.names, not self.cells.exports)
             key = self._key(args, Taken())
@@ -156,16 +180,17 @@ class Region:
                 made = write(self, trace, args, symbols, result)
             except (NeedsFixed, NeedsInput) as error:
                 lists = isinstance(error, NeedsFixed)
+                self._fixing = error if isinstance(error, NeedsFixed) else self._fixing
                 if not self.kinds.refined(args, lists):
                     if lists:
                         return self._fail(error, key)
                     self.derives = True
                 self.forget()
-            except NeedsConstant as error:
-                if self._blame is not None:
-                    self._blame(self, "structural", [error.path], error)
-                self.kinds.constants.add(error.path)
+            except NeedsRows as error:
+                self.kinds.rows.add(error.path)
                 self.forget()
+            except NeedsConstant as error:
+                self._fix(error)
             except (RestartError, StructuralError):
                 raise
             except AbwError:
@@ -182,6 +207,13 @@ class Region:
             finally:
                 self.cells.traces.pop()
         return self._fail(CannotTrace("tracing does not settle"))
+
+    def _fix(self, error: NeedsConstant | SizeError) -> None:
+        """Take an integer as a constant from now on."""
+        if self._blame is not None:
+            self._blame(self, "structural", [error.path], error)
+        self.kinds.constants.add(error.path)
+        self.forget()
 
     def _fail(self, error: Exception, key: Any = None) -> str:
         """Give up the code; of an operation alone only arguments of these kinds."""

@@ -16,7 +16,7 @@ from abw.torch.recording.regions import Region
 from abw.torch.recording.standins import Concat, Ints, Stack, StandIn, as_stand_in, plain, real
 from abw.torch.tracing.operations import NUMERIC, elementwise
 from abw.torch.tracing.symbols import COMPARISONS, CannotTrace, sized, sizes_of
-from abw.torch.tracing.trace import DECIDING, MEANINGS, means
+from abw.torch.tracing.trace import DECIDING, MEANINGS, means, meant
 
 # So many elements of vectors of one size are cut out by a cell each.
 MOST_SLICES = 4
@@ -44,8 +44,7 @@ def op_region(
 
     Its arguments are `arity` ones by their places, before those that are `fixed`, and one for each keyword.
     """
-    meaning = MEANINGS.get(name)
-    if meaning is None or name in DECIDING:
+    if name not in MEANINGS or name in DECIDING:
         return None
 
     def apart(args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -53,7 +52,7 @@ def op_region(
 
     def body(*args: Any) -> Any:
         values, named = apart(args)
-        return meaning(*values, **named)
+        return meant(name, values, named)
 
     def by_torch(args: tuple[Any, ...], why: str) -> Any:
         if name.replace("__r", "__") in NUMERIC and any(isinstance(a, Ints) for a in args):
@@ -75,6 +74,20 @@ def _stack(cells: Cells, tensors: Any, dim: int = 0) -> Any:
     d = dim % (len(shape) + 1)
     cells.share(tensors)  # the rows are no copies
     return Stack(cells, tensors, (*shape[:d], len(tensors), *shape[d:]), d)
+
+
+def _view(cells: Cells, x: Any, *shape: Any) -> Any:
+    """A stack whose rows have another shape, without any node."""
+    sizes = sizes_of(shape)
+    if not isinstance(x, Stack) or {*map(type, sizes)} != {int} or math.prod(x.shape_[: x.k]) != 1:
+        return NotImplemented
+    total, known = math.prod(x.shape_), math.prod(s for s in sizes if s != -1)
+    sizes = tuple(total // known if s == -1 and known else s for s in sizes)
+    at = next((i for i, s in enumerate(sizes) if s != 1), 0)
+    if len(x.rows) == 1 or sizes[at] != len(x.rows) or math.prod(sizes) != total:
+        return NotImplemented
+    cells.share((x,))
+    return Stack(cells, x.rows, sizes, at)
 
 
 def _as_value(cells: Cells, t: Any) -> Any:
@@ -330,7 +343,7 @@ DIRECT.update(
     detach=_detach, embedding=_embedding, gather=_gather, nll_loss=_class_loss(True), stack=_stack,
     elements=_elements, type=_type, ones_like=lambda _, x, **__: torch.ones(tuple(x.shape)),
     full_like=lambda _, x, value, **__: torch.full(tuple(x.shape), float(value)),
-    new=_new_zeros, new_empty=_new_zeros, new_zeros=_new_zeros,
+    reshape=_view, view=_view, new=_new_zeros, new_empty=_new_zeros, new_zeros=_new_zeros,
     broadcast_tensors=_broadcast, new_full=lambda _, x, size, value, **__: torch.full(size, value),
     new_tensor=lambda _, x, data, **__: torch.tensor(data),
     zeros_like=lambda cells, x, **_: cells.zeros(tuple(x.shape)),

@@ -16,10 +16,11 @@ from abw.core.spec.cells.builder import Number
 from abw.torch.recording.arguments import has_values
 from abw.torch.recording.assembler import assembled
 from abw.torch.recording.decisions import Flags
-from abw.torch.recording.library import MismatchError
+from abw.torch.recording.library import MismatchError, SizeError
+from abw.torch.recording.pairs import Pairs
 from abw.torch.recording.standins import Concat, Derived, Ints, Stack
 from abw.torch.tracing.products import MaxPair
-from abw.torch.tracing.scores import Scores
+from abw.torch.tracing.scores import Mask, Scores, attend_seen, is_mask
 from abw.torch.tracing.stages import Reduction, Step, stages
 from abw.torch.tracing.symbols import CannotTrace, Index, Indices, K, NeedsFixed, NeedsInput, Refusing, numel
 from abw.torch.tracing.trace import FIRST, Leaf, Trace, Traced, TracedList
@@ -51,10 +52,11 @@ class _Writer:
         self.trace, self.args, self.symbols = trace, args, symbols
         self.scope: dict[str, Any] = {
             "Concat": Concat, "Flags": Flags, "Ints": Ints, "Stack": Stack, "Tensor": torch.Tensor,
-            "alone": alone,
+            "alone": alone, "attend_seen": attend_seen,
             "as_class": self.cells.as_class, "cells": self.cells, "given": self.cells.given, "mask": mask,
-            "float32": torch.float32, "int64": torch.int64, "repeat": repeat, "same_length": same_length,
-            "tensor": torch.tensor,
+            "is_mask": is_mask, "Pairs": Pairs,
+            "float32": torch.float32, "int64": torch.int64, "repeat": repeat, "resized": resized,
+            "same_length": same_length, "tensor": torch.tensor,
             "viewed": self.cells.viewed, "write": self.cells.write, "MismatchError": MismatchError,
         }  # fmt: skip
         self.outputs: list[Traced] = []
@@ -88,6 +90,8 @@ class _Writer:
         logical = {o.v.number: tuple(o.shape_) for o in reversed(self.outputs) if K not in o.shape_}
         reads = {v for s in steps for v in (s.sources if isinstance(s, Reduction) else s.reads) if v < FIRST}
         self._leaves(reads, logical)
+        for slot, (path, rows) in self.trace.sizes.items():
+            self.lines.append(f"flat[{slot}] == {self._length() if rows else 1} or resized({path!r})")
         for step in steps:
             if isinstance(step, Reduction):
                 self._reduction(step)
@@ -172,13 +176,27 @@ class _Writer:
             if len(slots) != 1:
                 raise NeedsFixed("the length of one of several lists is returned")
             return lambda: f"len(flat[{slots.pop()}])"
+        if isinstance(x, Mask):
+            return lambda: self._mask(x, self._length())
         if isinstance(x, Scores):
-            raise NeedsFixed("the products of all pairs of a list are returned")
+            given = (x.refuse() if x.query is None else x.query, x.keys, x.hidden)
+            written, fill = [self._template(y) for y in given], self.note("fill", x.fill)
+            return lambda: f"Pairs(cells, {', '.join(one() for one in written)}, {fill}, {x.weights})"
         if isinstance(x, Refusing):
             x.refuse()
         if has_values(x):
             raise CannotTrace("a tensor from outside of this stretch of code is returned")
         return lambda: self.note("constant", x)
+
+    def _mask(self, mask: Mask, n: str) -> str:
+        """What computes a mask for a list of n rows."""
+        given = ", ".join(f"{slot}: flat[{slot}]" for slot in sorted(mask.slots))
+        return f"{self.note('mask', mask.of)}({{{given}}}, {n})"
+
+    def _length(self) -> str:
+        """How long the lists are."""
+        slots = [leaf.slot for leaf in self.trace.leaves if leaf.slot is not None]
+        return f"len(flat[{slots[0]}])" if slots else "0"
 
     def _concatenated(self, x: Traced) -> tuple[int, ...]:
         """The leaves that an output is the concatenation of, and nothing else."""
@@ -240,6 +258,11 @@ class _Writer:
         if callee is not None:
             self.callees[reduce] = callee
         call = f"{reduce}({', '.join(given)})"
+        if step.target in self.trace.masks:
+            hidden, evenly = self.trace.masks[step.target]
+            zero = self.note("zero", self.cells.zero(self.classes[step.sources[2]].shape)) if evenly else None
+            of_mask = self._mask(hidden, f"len({given[0]})")
+            call = f"attend_seen({reduce}, {', '.join(given)}, {of_mask}, {zero})"
         if len(given) == 1:  # of one row it is that row
             rows, kind = given[0], self.note("class", cls)
             call += f" if len({rows}) > 1 else as_class({rows}[0], {kind})"
@@ -337,6 +360,11 @@ def alone(value: Value, flat: list[Any]) -> None:
     rows = [row for one in flat for row in (one if isinstance(one, list | tuple) else (one,))]
     if sum(row is value for row in rows) > 1:
         raise CannotTrace("an argument is written in place of which another one is a view: write x = x + y")
+
+
+def resized(path: tuple[Any, ...]) -> None:
+    """Raise SizeError."""
+    raise SizeError(path)
 
 
 def same_length(*lists: list[Any]) -> None:

@@ -11,7 +11,7 @@ from abw.core.ir.shapes import Size
 from abw.core.spec.cells.builder import Listed, Number
 from abw.torch.tracing.operations import LEAST, elementwise
 from abw.torch.tracing.products import linear, matmul, mean, norm, reduced, softmax
-from abw.torch.tracing.scores import Scores
+from abw.torch.tracing.scores import Mask, Scores
 from abw.torch.tracing.shaping import around, cat, fixed, narrow, reshaped, transpose, unbind, unsqueeze, view
 from abw.torch.tracing.symbols import CannotTrace, Indices, K, NeedsFixed, core
 from abw.torch.tracing.trace import Traced, means, trace_of, traced
@@ -167,9 +167,11 @@ def _masked(scores: Any, mask: Any, allowed: bool) -> Any:
     """Scores with a mask: numbers to add, or booleans of what is `allowed`, or else of what is not."""
     if mask is None:
         return scores
-    mask = traced(scores.trace, mask)
-    if not mask.boolean:
+    mask = mask if isinstance(mask, Mask) else traced(scores.trace, mask)
+    if mask.dtype is not torch.bool:
         return scores + mask
+    if isinstance(scores, Scores):
+        return scores.masked(~mask if allowed else mask, -math.inf)
     return elementwise("where", mask, scores, LEAST) if allowed else elementwise("where", mask, LEAST, scores)
 
 
@@ -187,13 +189,21 @@ def _each(trace: Any, mask: Any, heads: int, shape: Any) -> list[Any]:
     return found if apart else found * heads
 
 
-def _causal(trace: Any, rows: int, columns: int) -> Traced:
-    """The mask of what comes later, to be added."""
+def _causal(scores: Any) -> Any:
+    """Scores without those of what comes later."""
+    if isinstance(scores, Scores):
+        later = Mask(scores.trace, None, _later(scores.trace.length), lambda _, n: _later(n), frozenset())
+        return scores.masked(later, -math.inf)
+    rows, columns = scores.shape_[-2:]
     values = tuple(0.0 if j <= i else LEAST for i in range(rows) for j in range(columns))
     sizes = Size(rows, str(rows)), Size(columns, str(columns))
     shape = core((rows, columns))
-    made = trace.builder.constant(Listed(sizes[: len(shape)] if rows > 1 else sizes[1:], values), "")
-    return Traced(trace, trace.shaped(made, shape), (rows, columns))
+    made = scores.trace.builder.constant(Listed(sizes[: len(shape)] if rows > 1 else sizes[1:], values), "")
+    return scores + Traced(scores.trace, scores.trace.shaped(made, shape), (rows, columns))
+
+
+def _later(n: int) -> torch.Tensor:
+    return torch.ones(n, n, dtype=torch.bool).triu(1)
 
 
 @means("scaled_dot_product_attention")
@@ -202,9 +212,7 @@ def _attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=No
         raise CannotTrace("attention with dropout or grouped queries")
     factor = scale if scale is not None else 1 / math.sqrt(q.shape_[-1])
     scores = matmul(q, transpose(k, -1, -2)) * factor
-    if is_causal:
-        size = [fixed(scores, len(scores.shape_) + d, "a causal mask") for d in (-2, -1)]
-        scores = scores + _causal(q.trace, *size)
+    scores = _causal(scores) if is_causal else scores
     return matmul(softmax(_masked(scores, attn_mask, True), -1), v)
 
 
@@ -218,9 +226,7 @@ def _multi_head_attention(
     if use_separate_proj_weight or bias_k is not None or add_zero_attn or (training and dropout_p):
         raise CannotTrace("attention with biases of keys, projections of several sizes or dropout")
     unknown = K in query.shape_ or K in key.shape_
-    if unknown and (
-        query.shape_[0] is not key.shape_[0] or attn_mask is not None or key_padding_mask is not None
-    ):
+    if unknown and query.shape_[0] is not key.shape_[0]:
         raise NeedsFixed("attention over a list of unknown length")
     rows = [traced(query.trace, one) for one in (query, key, value)]
     if any(len(one.shape_) == 3 and one.shape_[1] != 1 for one in rows):
@@ -233,10 +239,12 @@ def _multi_head_attention(
     given = [linear(*three) for three in zip(rows, weight, bias, strict=True)]
     size, (long, wide) = embed_dim // num_heads, (rows[0].shape_[0], rows[1].shape_[0])
     if unknown:
-        q, k, v = given[0] * (1 / math.sqrt(size)), *given[1:]
-        made = Traced(q.trace, q.trace.attend(num_heads, q, k, v), (K, embed_dim))
-        made = linear(made, out_proj_weight, out_proj_bias)
-        made = Traced(q.trace, made.v, (*query.shape_[:-1], embed_dim))
+        q, k, v = (transpose(view(one, (K, num_heads, size)), 0, 1) for one in given)
+        scores = matmul(q * (1 / math.sqrt(size)), transpose(k, 1, 2))
+        for mask in (attn_mask, key_padding_mask):
+            scores = _masked(scores, mask, False)
+        rows = view(transpose(matmul(softmax(scores, -1), v), 0, 1), (K, embed_dim))
+        made = view(linear(rows, out_proj_weight, out_proj_bias), (*query.shape_[:-1], embed_dim))
         return made, Scores(None, k, (K, K)) if need_weights else None
     masks = _each(query.trace, attn_mask, num_heads, (long, wide))
     hidden = _each(query.trace, key_padding_mask, num_heads, (1, wide))

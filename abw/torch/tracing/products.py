@@ -288,6 +288,8 @@ def _product(a: Traced, b: Traced) -> Any:
             raise NeedsFixed("a list of unknown length times a fixed size")
         raise CannotTrace(f"the shapes {list(a.shape_)} and {list(b.shape_)} do not multiply")
     wide = [i for i, s in enumerate(lead) if s is not K and s != 1]
+    if m is K and p is K and n is not K and K not in lead and a.shape_[:-2] == b.shape_[:-2]:
+        return Scores(a, b, (*lead, m, p))
     if wide:
         return _products(a, b, lead, wide[0])
     if K in lead and K in (m, n, p):
@@ -298,8 +300,6 @@ def _product(a: Traced, b: Traced) -> Any:
             raise NeedsFixed("a matrix times a list of unknown length")
         weights = Traced(trace, a.v, (*a.shape_[:-2], K, 1))
         return _reduced(elementwise("mul", weights, b), "sum", -2)
-    if p is K and m is K:
-        return Scores(a, b, shape)
     if p is K and m != 1:
         raise NeedsFixed("a matrix times a list of unknown length")
     left, right = trace.value(a), trace.value(b)

@@ -12,6 +12,7 @@ import torch
 from abw.core.spec.cells.builder import Number
 from abw.torch.tracing.symbols import (
     CannotTrace,
+    Index,
     Indices,
     K,
     NeedsFixed,
@@ -54,6 +55,7 @@ def view(x, *shape, **kw):
     if len(sizes) == 1 and isinstance(sizes[0], Traced):
         sizes = sizes[0].shape_
     old, total = x.shape_, numel(x.shape_)
+    sizes = tuple(x.trace.size(s, K in old) if isinstance(s, Index) else s for s in sizes)
     known = math.prod(s for s in sizes if s is not K and s != -1)
     if K in old and K not in sizes:
         if not (-1 in sizes and sizes.index(-1) == 0 and old.index(K) == 0 and total == known):

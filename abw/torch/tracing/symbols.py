@@ -36,6 +36,14 @@ class NeedsConstant(CannotTrace):
         self.path = path
 
 
+class NeedsRows(CannotTrace):
+    """A tensor of the instance is no mask: its rows are computed with; `path` says which argument it is."""
+
+    def __init__(self, path: tuple[Any, ...]) -> None:
+        super().__init__("a mask is computed with")
+        self.path = path
+
+
 class NeedsInput(CannotTrace):
     """What is returned depends on nothing that differs from call to call."""
 

@@ -20,13 +20,14 @@ from abw.core.ir.cell import Op
 from abw.core.ir.shapes import ShapeError, Size
 from abw.core.spec.cells.builder import Builder, Listed, Number
 from abw.core.spec.cells.builder import Value as Built
-from abw.torch.tracing.scores import Scores
+from abw.torch.tracing.scores import ALL_HIDING, Mask, Scores, of_masks, of_scores
 from abw.torch.tracing.symbols import (
     ARITHMETIC,
     COMPARISONS,
     OTHERS,
     CannotTrace,
     DependsOnData,
+    Index,
     Indices,
     K,
     NeedsFixed,
@@ -77,6 +78,12 @@ class Trace:
         self.looked_up: dict[tuple[int, int], Traced] = {}
         self._params: dict[Any, int] = {}
         self._turned: dict[int, Any] = {}
+        self._reshaped: dict[int, Any] = {}
+        # what varies in the call that is traced, how long its lists are, and the masks of attention
+        self.flat: list[Any] = []
+        self.length = 0
+        self.sizes: dict[int, tuple[Any, bool]] = {}
+        self.masks: dict[int, tuple[Mask, bool]] = {}
 
     def input(self, shape: Sequence[Any], what: Any, *, row: bool = False) -> Traced:
         """A tensor given to each call, or (`row`) for each row of K."""
@@ -117,11 +124,24 @@ class Trace:
                 known[v] = self.builder.next - 1
         return Traced(self, Built(known[x.v.number], x.v.sizes), x.shape_)
 
+    def size(self, number: Index, rows: bool) -> Any:
+        """An integer as a size, if it is 1 or (`rows`) how long the lists are, which each call looks at."""
+        now = self.flat[number.slot]
+        if now == 1 or (rows and now == self.length):
+            self.sizes[number.slot] = number.path, now != 1
+            return K if now != 1 else 1
+        return number
+
     def shaped(self, value: Any, shape: Sequence[int]) -> Any:
         """A value in another shape of the cell."""
         if isinstance(value, Number) or value.shape == tuple(shape):
             return value
-        return self.apply("reshape", value, *(Number(float(s)) for s in shape))
+        before = self._reshaped.get(value.number, value)
+        if before.shape == tuple(shape):
+            return before
+        made = self.apply("reshape", before, *(Number(float(s)) for s in shape))
+        self._reshaped[made.number] = before
+        return made
 
     def turned(self, value: Any) -> Any:
         """A matrix transposed; one that was transposed before as it was."""
@@ -144,13 +164,19 @@ class Trace:
         self.builder.ops.append(Op(REDUCE + how, (v.number,), v.shape))
         return Built(self.builder.next - 1, v.sizes)
 
-    def attend(self, heads: int, query: Traced, keys: Traced, values: Traced) -> Built:
-        """Attention over the rows of K, without a factor. Errors: NeedsFixed for several lists."""
-        slots = {leaf.slot for leaf in self.leaves} - {None}
-        v, k, q = (self.value(one) for one in (values, keys, query))
-        if len(slots) != 1 or not self.attends or any(len(one.shape) != 1 for one in (v, k, q)):
-            raise NeedsFixed("attention over several lists")
+    def attend(
+        self, heads: int, query: Traced, keys: Traced, values: Traced, hidden: Any = None, fill: float = 0.0
+    ) -> Built:
+        """Attention over the rows of K, without a factor; `fill` stands for scores that a mask hides.
+
+        Errors: NeedsFixed where attention is to be no node.
+        """
+        if not self.attends:
+            raise NeedsFixed("attention is exported")
+        v, k, q = (self.shaped(self.value(one), (numel(one.shape_),)) for one in (values, keys, query))
         self.builder.ops.append(Op(f"{ATTEND}{heads}", (v.number, k.number, q.number), v.shape))
+        if hidden is not None:
+            self.masks[self.builder.next - 1] = hidden, -math.inf < fill <= ALL_HIDING
         return Built(self.builder.next - 1, v.sizes)
 
     def apply(self, name: str, *operands: Any) -> Any:
@@ -317,6 +343,9 @@ def dispatch(func: Any, args: Any, kwargs: Any) -> Any:
     """What a function of PyTorch's means for symbols. Errors: CannotTrace."""
     name = getattr(func, "__name__", str(func))
     base = base_name(name)
+    masked = of_masks(func, args, kwargs)
+    if masked is not NotImplemented:
+        return masked
     if name == "__get__" or base not in MEANINGS:
         if base in DECIDING:
             raise DependsOnData(f"torch.{name} asks for numbers")
@@ -332,6 +361,9 @@ def meant(name: str, args: Any, kwargs: Any) -> Any:
     """What an operation makes of symbols, written into the first where its name or `inplace` says so."""
     base, inplace = base_name(name), kwargs.pop("inplace", False)
     args = positional(args, kwargs)
+    scores = of_scores(name, args, kwargs)
+    if scores is not NotImplemented:
+        return scores
     if kwargs.pop("out", None) is not None:
         raise CannotTrace(f"torch.{name} writes to `out`")
     found = MEANINGS[base](*args, **kwargs)
@@ -388,7 +420,7 @@ def traced(trace: Trace, x: Any) -> Traced:
     """Convert an argument of an operation to a symbol. Errors: CannotTrace."""
     if isinstance(x, Traced):
         return x
-    if isinstance(x, Scores):
+    if isinstance(x, Mask | Scores):
         x.refuse()
     if isinstance(x, torch.Tensor):
         if isinstance(x, torch.nn.Parameter) or id(x) in trace.known:
@@ -408,5 +440,5 @@ def traced(trace: Trace, x: Any) -> Traced:
     raise CannotTrace(f"{type(x).__name__} in an operation on tensors")
 
 
-for _cls in (Traced, Indices, Scores):
+for _cls in (Traced, Indices, Mask, Scores):
     _cls.dispatcher = staticmethod(dispatch)
