@@ -73,8 +73,9 @@ def noted(x: Any, places: list[Place]) -> Any:
     if isinstance(x, Pair):
         return noted(getattr(torch.return_types, x.kind)([x.values, x.indices]), places)
     if isinstance(x, Comparison):
-        value = x.tensor()
-        return _added(places, Place(value._size, [value.ref], value.shape, None, "booleans"))
+        found = noted(x.tensor(), places)
+        found.kind = "booleans"
+        return found
     return _mapped(x, lambda y: noted(y, places))
 
 

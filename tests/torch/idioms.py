@@ -90,6 +90,48 @@ class Kinds(Idiom):
         return mask, ~kept, x.type(torch.FloatTensor) * kept.float() * like
 
 
+class NoState(Idiom):
+    """Cells called without a state, which is zeros then."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.gru, self.rnn = nn.LSTMCell(6, 6), nn.GRUCell(6, 6), nn.RNNCell(6, 6)
+
+    def forward(self, words):
+        state, g, r = None, None, None
+        for w in words:
+            x = self.word(w).unsqueeze(0)
+            state = self.lstm(x, state)
+            g, r = self.gru(x) if g is None else self.gru(x, g), self.rnn(x, r)
+        return self.lstm(torch.zeros(1, 6)), state, g + r
+
+
+class Booleans(Idiom):
+    """Booleans of rows stay booleans, and choose rows."""
+
+    def forward(self, words):
+        x = self.linear(torch.stack([self.word(w) for w in words]))
+        masks = []
+        for _ in range(1):
+            masks.append(x > 0)
+            masks += [~masks[0], masks[0] & (x < 1), masks[0][0]]
+        odd = torch.tensor([w % 2 == 1 for w in words])
+        return masks, masks[0].sum(), (x * masks[0]).sum(0), x[odd].sum(0), x[x[:, 0] > 0].sum(0)
+
+
+class MoreLosses(Idiom):
+    def __init__(self):
+        super().__init__()
+        self.smooth = nn.CrossEntropyLoss(label_smoothing=0.1)
+        self.some, self.rank = nn.CrossEntropyLoss(ignore_index=0), nn.MarginRankingLoss(margin=0.1)
+
+    def forward(self, words):
+        x, y = self.linear(self.embed(torch.tensor([*words, 1]))), torch.tensor([w % 6 for w in [*words, 1]])
+        apart = functional.kl_div(x[0].log_softmax(-1), x[-1].softmax(-1), reduction="sum")
+        rows = torch.index_select(x, 0, torch.tensor([0, -1]) % len(x)).sum()
+        return self.smooth(x, y) + self.some(x, y) + apart, self.rank(x[0], x[-1], torch.ones(6)), rows
+
+
 class Empty(Idiom):
     """Instances without words."""
 

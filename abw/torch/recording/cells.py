@@ -144,12 +144,13 @@ class Cells(CellLibrary):
         objects.append(held)
         return found
 
-    def one_hot(self, n: int, i: int) -> torch.Tensor:
-        """A vector of n zeros, with 1 at i: the same object each time."""
-        if (n, i) not in self._hot:
-            self._hot[n, i] = torch.zeros(n)
-            self._hot[n, i][i] = 1.0
-        return self._hot[n, i]
+    def one_hot(self, n: int, i: int, smooth: float = 0.0) -> torch.Tensor:
+        """A vector of n zeros, with 1 at i, of which `smooth` is spread evenly: the same object each time."""
+        key = n, i, smooth
+        if key not in self._hot:
+            self._hot[key] = torch.full((n,), smooth / n)
+            self._hot[key][i] += 1.0 - smooth
+        return self._hot[key]
 
     def as_float(self, flags: torch.Tensor) -> torch.Tensor:
         """Booleans as numbers: the same object each time, until they are written."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from abw.core.program.recording.values import Value
 from abw.torch.recording.standins import WEIGHING, Ints, StandIn, real
 
 
@@ -50,8 +51,8 @@ class Comparison(StandIn):
         return self if not dims and self.numel() == 1 else self.real().all(*dims)
 
     def __bool__(self) -> bool:
-        value = self.value
-        if self.how in ("eq", "ne") or self.numel() != 1 or WEIGHING:
+        value: Any = self.value
+        if self.how in ("eq", "ne") or self.numel() != 1 or WEIGHING or not isinstance(self.value, Value):
             return bool(self.real())
         value.cells.waits()
         limit = np.float32(self.limit)  # as PyTorch compares
@@ -80,7 +81,7 @@ class Comparison(StandIn):
 
 
 class Flags(Comparison):
-    """Booleans that a cell computes as 0 and 1."""
+    """Booleans that a cell computes as 0 and 1: a value, or a stack of values."""
 
     __slots__ = ()
 
@@ -95,6 +96,9 @@ class Flags(Comparison):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.value[key] = float(value) if isinstance(value, int) else value
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(key) if isinstance(self.value, Value) else Flags(self.value[key])
 
 
 class Pair:

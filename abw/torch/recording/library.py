@@ -141,7 +141,7 @@ class CellLibrary:
         self._table_rows: dict[Any, TableRows] = {}
         self._given: dict[Any, Any] = {}
         self._derived: dict[int, Any] = {}
-        self._hot: dict[tuple[int, int], torch.Tensor] = {}
+        self._hot: dict[tuple[int, int, float], torch.Tensor] = {}
         self._inputs: dict[int, Constant] = {}
         self._brought: dict[Any, tuple[Any, int, int, list[Any], int]] = {}  # by the shapes of tensors
         self._zeros: dict[int, int] = {}

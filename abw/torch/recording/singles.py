@@ -11,7 +11,7 @@ import torch
 
 from abw.core.program.recording.values import Value
 from abw.torch.recording.cells import DIRECT, Cells
-from abw.torch.recording.decisions import Pair, weigh
+from abw.torch.recording.decisions import Comparison, Pair, weigh
 from abw.torch.recording.regions import Region
 from abw.torch.recording.standins import Concat, Ints, Stack, StandIn, as_stand_in, plain, real
 from abw.torch.tracing.operations import NUMERIC, elementwise
@@ -205,6 +205,11 @@ def _gather(cells: Cells, x: Any, dim: int, index: Any, **_: Any) -> Any:
     return Stack(cells, [row.value() if m > 1 else row for row in rows], (n, m), 0)
 
 
+def _index_select(_: Cells, x: Any, dim: int, index: Any) -> Any:
+    rows: Any = x
+    return rows[index] if dim == 0 and isinstance(x, Value | StandIn) else NotImplemented
+
+
 def _elements(cells: Cells, x: Any, rows: list[int], columns: list[int]) -> Any:
     """x[rows, columns] of a stack: an element for each pair of numbers."""
     if len(x.shape) != 2 or len(rows) != len(columns):
@@ -304,8 +309,8 @@ def _class_loss(normalised: bool) -> Any:
 
     def loss(cells: Cells, x: Any, target: Any, *args: Any, reduction: str = "mean", **kwargs: Any) -> Any:
         target = as_stand_in(target)
-        usual = all(v is None or (isinstance(v, int | float) and v in (-100, 0.0)) for v in kwargs.values())
-        plain = isinstance(target, Ints) and not args and usual
+        ignored, smooth = kwargs.pop("ignore_index", -100), kwargs.pop("label_smoothing", 0.0)
+        plain = isinstance(target, Ints) and not args and not {*kwargs.values()} - {None}
         if isinstance(x, Stack) and x.k == 0 and len(x.shape_) == 2:
             rows = [cells.viewed(row, x.shape_[1:]) for row in x.rows]
         elif isinstance(x, Value) and math.prod(x.shape) == x.shape[-1] and len(x.shape) <= 2:
@@ -315,10 +320,10 @@ def _class_loss(normalised: bool) -> Any:
         if not plain or len(target.items) != len(rows) or reduction not in ("mean", "sum"):
             return NotImplemented
         classes = rows[0].shape[-1]
-        if any(not 0 <= i < classes for i in target.items):
+        kept = [(row, i) for row, i in zip(rows, target.items, strict=True) if i != ignored]
+        if not kept or any(not 0 <= i < classes for _, i in kept):
             return NotImplemented
-        hot = [cells.one_hot(classes, i) for i in target.items]
-        found = [cells.op("picked_loss", row, h, normalised) for row, h in zip(rows, hot, strict=True)]
+        found = [cells.op("picked_loss", x, cells.one_hot(classes, i, smooth), normalised) for x, i in kept]
         return found[0] if len(found) == 1 else cells.reduction(reduction, type(found[0]))[1](found)
 
     return loss
@@ -333,6 +338,10 @@ def _broadcast(_: Cells, *tensors: Any) -> Any:
     return tuple(t if t.shape == shape else t.expand(*shape) for t in tensors)
 
 
+def _counted(cells: Cells, x: Any, *args: Any, **kwargs: Any) -> Any:
+    return _asked("sum")(cells, x, *args, **kwargs) if isinstance(x, Comparison) else NotImplemented
+
+
 DIRECT.update({how: _compared(how) for how in COMPARISONS})
 DIRECT.update({kind: _extreme(kind) for kind in ("max", "min")})
 DIRECT.update({kind: _ordered(kind) for kind in ("topk", "sort")})
@@ -341,7 +350,8 @@ DIRECT.update({name: _asked(name) for name in ASKING})
 DIRECT.update(
     __getitem__=_element, cat=_cat, concat=_cat, cross_entropy=_class_loss(False), cumsum=_cumsum,
     detach=_detach, embedding=_embedding, gather=_gather, nll_loss=_class_loss(True), stack=_stack,
-    elements=_elements, type=_type, ones_like=lambda _, x, **__: torch.ones(tuple(x.shape)),
+    elements=_elements, index_select=_index_select, sum=_counted, type=_type,
+    ones_like=lambda _, x, **__: torch.ones(tuple(x.shape)),
     full_like=lambda _, x, value, **__: torch.full(tuple(x.shape), float(value)),
     reshape=_view, view=_view, new=_new_zeros, new_empty=_new_zeros, new_zeros=_new_zeros,
     broadcast_tensors=_broadcast, new_full=lambda _, x, size, value, **__: torch.full(size, value),

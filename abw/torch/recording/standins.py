@@ -344,7 +344,9 @@ def as_stand_in(found: Any) -> Any:
 
 
 def whole_numbers(key: Any) -> Any:
-    """The whole number, or the list of them, that an index is; None for anything else."""
+    """The whole number, or the list of them, that an index is, or that are true; None for anything else."""
+    if getattr(key, "dtype", None) is torch.bool and len(key.shape) == 1:
+        return real(key).nonzero().reshape(-1).tolist()
     if isinstance(key, torch.Tensor | Ints) and key.dtype is torch.int64:
         key = key.tolist()
     items = key if type(key) is list else [key]
@@ -376,7 +378,7 @@ def real(x: Any) -> torch.Tensor:
         made: Any = x
         made.cells.waits()
         return torch.from_numpy(np.array(x.value(), np.float32)).view(made.shape)
-    found: torch.Tensor = x.real()
+    found: torch.Tensor = x if isinstance(x, torch.Tensor) else x.real()
     return found
 
 

@@ -114,6 +114,8 @@ def _item(cells: Any, made: Any) -> Any:
             return self[key[0]][:, key[1]]
         if type(found) is not list:
             return cells.op("__getitem__", self, key if found is None else found)
+        if not found:
+            return torch.zeros(0, *self.shape[1:])
         size = self.shape[0]
         if any(not -size <= i < size for i in found):
             raise IndexError(f"index {found} is out of bounds for dimension 0 with size {size}")

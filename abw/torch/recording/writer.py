@@ -137,8 +137,8 @@ class _Writer:
                 return lambda: f"flat[{self.region.kinds.taken.slots[own,]}]"
             if isinstance(x.v, Number) and x.v.value == 0.0 and K not in shape:
                 return lambda: f"cells.zeros({shape!r})"
-            if x.boolean and K in shape and not self.region.one:
-                raise CannotTrace("booleans are used later")
+            if x.whole:
+                raise CannotTrace("the number of true elements is used later: write mask.float().sum()")
             joined = self._concatenated(x)
             if joined:
                 texts = [
@@ -151,7 +151,7 @@ class _Writer:
                     raise NeedsInput("what is returned is computed from parameters alone")
                 return lambda: self.note("derived", Derived(self.cells, x))
             self.outputs.append(x)
-            return lambda: f"Flags({self._value(x)})" if x.boolean and K not in shape else self._value(x)
+            return lambda: f"Flags({self._value(x)})" if x.boolean else self._value(x)
         if isinstance(x, Indices):
             slot, sizes = f"flat[{x.index.slot}]", tuple(x.shape)
             if not x.index.rows:

@@ -138,7 +138,7 @@ def _embedding(
 
 @means("lstm_cell")
 def _lstm_cell(x, hx, w_ih, w_hh, b_ih=None, b_hh=None):
-    h, c = hx
+    h, c = (traced(x.trace, one) for one in hx)
     i, f, g, o = (linear(x, w_ih, b_ih) + linear(h, w_hh, b_hh)).chunk(4, -1)
     c1 = f.sigmoid() * c + i.sigmoid() * g.tanh()
     return o.sigmoid() * c1.tanh(), c1
@@ -146,6 +146,7 @@ def _lstm_cell(x, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 
 @means("gru_cell")
 def _gru_cell(x, h, w_ih, w_hh, b_ih=None, b_hh=None):
+    h = traced(x.trace, h)
     (ar, az, an), (br, bz, bn) = (one.chunk(3, -1) for one in (linear(x, w_ih, b_ih), linear(h, w_hh, b_hh)))
     r, z = (ar + br).sigmoid(), (az + bz).sigmoid()
     n = (an + r * bn).tanh()
@@ -154,6 +155,7 @@ def _gru_cell(x, h, w_ih, w_hh, b_ih=None, b_hh=None):
 
 def _rnn_cell(activation: str) -> Any:
     def cell(x, h, w_ih, w_hh, b_ih=None, b_hh=None):
+        h = traced(x.trace, h)
         return getattr(linear(x, w_ih, b_ih) + linear(h, w_hh, b_hh), activation)()
 
     return cell

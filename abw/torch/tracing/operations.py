@@ -29,6 +29,8 @@ ELEMENTS = {
     "tanh": "tanh", "erf": "erf special_erf", "sin": "sin", "cos": "cos", "floor": "floor", "ceil": "ceil",
     "round": "round", "sign": "sign sgn",
 }  # fmt: skip
+# Those that give booleans for booleans.
+LOGICAL = {"mul", "maximum", "minimum", "where", *COMPARISONS}
 # What they are called, where they are computed with numbers of any kind.
 NUMERIC = {name for names in ELEMENTS.values() for name in names.split()}
 
@@ -66,7 +68,10 @@ def elementwise(name: str, *args: Any) -> Any:
         if made.shape != target:
             raise CannotTrace(f"{name} of shapes {[list(one.shape_) for one in given]}")
     found = Traced(trace, made, shape)
-    found.boolean = name in COMPARISONS
+    alike = all(isinstance(a, Traced) and a.boolean for a in args)
+    if alike and name not in LOGICAL:
+        raise CannotTrace(f"{name} of booleans")
+    found.boolean = alike or name in COMPARISONS
     return found
 
 
@@ -195,10 +200,30 @@ def _loss(of: Any) -> Any:
     def loss(x, y, *given, reduction="mean", **others):
         if reduction not in ("mean", "sum", "none") or {*given, *others.values()} - {None, 1.0}:
             raise CannotTrace("a loss with weights or other options")
-        apart = of(x, y)
-        return apart if reduction == "none" else getattr(apart, reduction)()
+        return _averaged(of(x, y), reduction)
 
     return loss
+
+
+def _averaged(x: Any, how: str) -> Any:
+    if how == "batchmean":
+        return x.sum() * (1.0 / x.shape_[0])
+    return x if how == "none" else getattr(x, how)()
+
+
+@means("kl_div")
+def _divergence(x, y, size_average=None, reduce=None, reduction="mean", log_target=False):
+    trace = trace_of(x, y)
+    assert trace is not None
+    y = traced(trace, y)
+    logs = y if log_target else y.clamp(min=1e-37).log()
+    return _averaged((y.exp() if log_target else y) * (logs - x), reduction)
+
+
+@means("margin_ranking_loss")
+def _ranking(x, y, target, margin=0.0, size_average=None, reduce=None, reduction="mean"):
+    apart = elementwise("sub", float(margin), elementwise("mul", target, elementwise("sub", x, y)))
+    return _averaged(apart.relu(), reduction)
 
 
 means("mse_loss")(_loss(lambda x, y: elementwise("square", elementwise("sub", x, y))))

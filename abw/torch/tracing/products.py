@@ -86,7 +86,9 @@ def _without(x: Traced, dims: Any) -> Traced:
 
 @means("sum", "nansum")
 def _sum(x, dim=None, keepdim=False, *, axis=None, dtype=None):
-    return reduced(x, "sum", axis if dim is None else dim, keepdim)
+    found = reduced(x, "sum", axis if dim is None else dim, keepdim)
+    found.whole = x.boolean
+    return found
 
 
 @means("mean")

@@ -291,7 +291,7 @@ def cat(tensors, dim=0, axis=None):
     assert trace is not None
     parts = [p for p in (traced(trace, t) for t in tensors) if p.shape_ != (0,)]
     if len(parts) == 1:
-        return Traced(trace, parts[0].v, parts[0].shape_)
+        return _flagged(Traced(trace, parts[0].v, parts[0].shape_), parts)
     rank = len(parts[0].shape_)
     if any(len(p.shape_) != rank for p in parts) or not rank:
         raise CannotTrace(f"cat of shapes {[list(p.shape_) for p in parts]}")
@@ -303,7 +303,12 @@ def cat(tensors, dim=0, axis=None):
         found = trace.apply("concat", *rows)
     else:
         found = _along(parts[0], d)[2](trace.apply("concat", *[_along(p, d)[0] for p in parts]))
-    return Traced(trace, trace.shaped(found, core(shape)), shape)
+    return _flagged(Traced(trace, trace.shaped(found, core(shape)), shape), parts)
+
+
+def _flagged(x: Traced, parts: list[Traced]) -> Traced:
+    x.boolean = all(part.boolean for part in parts)
+    return x
 
 
 @means("hstack")

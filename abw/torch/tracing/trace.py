@@ -191,14 +191,15 @@ class Traced(TensorLike):
     """A tensor inside a cell. `v`: a value of the cell, or a Number where all elements are one number.
 
     `written` says that the tensor was written in place; `source` is the tensor that it is a view of, `leaf`
-    the number of what is given to the trace if it is that itself; `boolean`: its elements are 0 and 1.
+    the number of what is given to the trace if it is that itself; `boolean`: its elements are 0 and 1;
+    `whole`: it is a sum of such.
     """
 
-    __slots__ = ("boolean", "leaf", "shape_", "source", "trace", "v", "viewed", "written")
+    __slots__ = ("boolean", "leaf", "shape_", "source", "trace", "v", "viewed", "whole", "written")
 
     def __init__(self, trace: Trace, v: Any, shape: Sequence[Any]) -> None:
         self.trace, self.v, self.shape_ = trace, v, tuple(shape)
-        self.written, self.viewed, self.boolean = False, False, False
+        self.written = self.viewed = self.boolean = self.whole = False
         self.source: Traced | None = None
         self.leaf: int | None = None
         if self.shape_.count(K) > 1:
@@ -212,7 +213,7 @@ class Traced(TensorLike):
 
     @property
     def dtype(self) -> Any:
-        return torch.bool if self.boolean else torch.float32
+        return torch.bool if self.boolean else torch.int64 if self.whole else torch.float32
 
     @property
     def shape(self) -> Any:
@@ -318,7 +319,7 @@ def views(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             found = function(x, *args, **kwargs)
             for one in found if isinstance(found, tuple) else (found,):
                 if isinstance(one, Traced) and one is not x and isinstance(x, Traced):
-                    one.source, x.viewed, one.boolean = x, True, x.boolean
+                    one.source, x.viewed, one.boolean, one.whole = x, True, x.boolean, x.whole
             return found
 
         MEANINGS.update(dict.fromkeys(names, view))
