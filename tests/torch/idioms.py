@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -98,7 +100,9 @@ class NoState(Idiom):
         self.lstm, self.gru, self.rnn = nn.LSTMCell(6, 6), nn.GRUCell(6, 6), nn.RNNCell(6, 6)
 
     def forward(self, words):
-        state, g, r = None, None, None
+        state: Any = None
+        g: Any = None
+        r: Any = None
         for w in words:
             x = self.word(w).unsqueeze(0)
             state = self.lstm(x, state)
