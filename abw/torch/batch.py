@@ -37,6 +37,8 @@ from abw.torch.watch import Watch, report
 DEFAULT_BATCH = 64
 # A function is rewritten, or recorded with more cells, this often before it is given up.
 MOST_ATTEMPTS = 200
+# What may hold tensors among the arguments of an instance.
+HOLDERS = (list, tuple, torch.Tensor)
 
 
 def batch(
@@ -339,6 +341,7 @@ def _uncollected(run: Any) -> Any:
 
 def _tensors(items: list[Any]) -> list[torch.Tensor]:
     """The tensors among the arguments of instances, and in lists of tensors there."""
-    lists = [x if type(x) in (list, tuple) else (x,) for item in items for x in item]
-    some = [x for x in lists if x and isinstance(x[0], torch.Tensor)]
-    return [t for x in some for t in x if isinstance(t, torch.Tensor)]
+    some = [x for item in items for x in item if isinstance(x, HOLDERS)]
+    lists = [(x,) if isinstance(x, torch.Tensor) else x for x in some]
+    first = [x for x in lists if x and isinstance(x[0], torch.Tensor)]
+    return [t for x in first for t in x if isinstance(t, torch.Tensor)]

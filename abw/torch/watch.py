@@ -37,9 +37,10 @@ class Watch:
         """Look at a mini-batch that took so many seconds. What is drawn at random stays as it would be."""
         known = len(self._cells.library.types), self._rewriter.times, torch.is_grad_enabled()
         settled, self._known = known == self._known, known
+        if not settled or not self._left:
+            return
         causes = self._causes(items)
-        # what learns spends more forward, and less backward
-        if not settled or not self._left or (self._cells.learns() and not causes):
+        if self._cells.learns() and not causes:  # what learns spends more forward, and less backward
             return
         self._left -= 1
         alone = items[:: -(-len(items) // MOST_ALONE)]
