@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
+import torch
+
 from abw.core.program.recording.machine_code import OBJECT
 from abw.core.program.recording.recorder import Call, Callee
 from abw.core.program.recording.values import BITS, Value
@@ -93,6 +95,12 @@ class _Assembler:
 
     def test(self, e: Any) -> None:
         """What holds of the arguments."""
+        tensor = ast.unparse(e).partition(".__class__ is Tensor and ")
+        if tensor[1]:
+            if tensor[2] != f"{tensor[0]}.dtype is float32 and (not {tensor[0]}.requires_grad)":
+                raise UnsupportedError
+            self.wanted[tensor[0]] = torch.Tensor
+            return
         match e:
             case ast.BoolOp(ast.And(), parts):
                 for part in parts:
@@ -124,6 +132,14 @@ class _Assembler:
                 self.same(ast.unparse(x), thing)
             case ast.Compare(ast.Attribute(_, "ends") as x, [ast.Eq()], [wanted]):
                 self.same(ast.unparse(x), the_one(ast.literal_eval(wanted)))
+            case ast.Compare(ast.Attribute(x, "shape"), [ast.Eq()], [ast.Name(name)]):
+                path, cells = ast.unparse(x), self.scope["cells"]
+                cls, made = cells.value_class(self.scope[name]), f"given({path})"
+                if self.wanted.pop(path, None) is not torch.Tensor:
+                    raise UnsupportedError
+                words = self.register(path), self.at(cls), self.operand(made), self.at(cells.brought)
+                self.program.append(("given", *words))
+                self.classes[made] = cls, False
             case ast.Compare(x, [ast.Is()], [ast.Constant(thing)]):
                 self.same(ast.unparse(x), thing)
             case ast.Compare(x, [ast.Is()], [ast.Name(name)]):
@@ -163,6 +179,9 @@ class _Assembler:
                 [ast.Name(name)], ast.Name() | ast.Attribute() | ast.Subscript() | ast.Call(args=[])
             ):
                 self.sources[name] = ast.unparse(s.value)
+            case ast.Assign([ast.Name(name)], ast.Call(ast.Name("given"))):
+                made = ast.unparse(s.value)
+                self.operands[name], self.classes[name] = self.operands[made], self.classes[made]
             case ast.Assign([targets], value):
                 names = [ast.unparse(t) for t in getattr(targets, "elts", [targets])]
                 self.call(names, value)
@@ -245,6 +264,8 @@ class _Assembler:
 
     def made(self, e: Any, to: list[Any]) -> None:
         """Instructions that make a result of values, added to `to`."""
+        if ast.unparse(e) in self.operands:  # of a tensor that is given
+            e = ast.Name(ast.unparse(e))
         match e:
             case ast.Name(name) if name in self.operands and name not in self.sources:
                 cls, several = self.classes[name]

@@ -121,9 +121,22 @@ class Cells(CellLibrary):
             found.apart, self._table_rows[key] = self.writes, found
         return self._table_rows[key]
 
+    def brought(self, x: Any) -> Any:
+        """The value of a tensor of the instance; None for what is none. Errors: CannotTrace."""
+        last, value = self._last
+        if x is not last:  # several functions of a region ask one after the other
+            plain = x.__class__ is torch.Tensor and x.dtype is torch.float32 and not x.requires_grad
+            value = self.given(x) if plain else None
+            self._last = x, value
+        return value
+
     def given(self, tensor: torch.Tensor) -> Any:
         """Make a tensor of the instance a value. Errors: CannotTrace."""
-        held, version = self._given.get(id(tensor)), version_of(tensor)
+        held = self._given.get(id(tensor))
+        try:
+            version = tensor._version
+        except RuntimeError:
+            version = version_of(tensor)
         if held is not None:
             if held[1] != version:
                 raise CannotTrace("a tensor is written in place after it was computed with")
@@ -234,6 +247,7 @@ class Cells(CellLibrary):
         self.stale, self.waited = False, 0
         self._given.clear()
         self._brought.clear()
+        self._last = None, None
         self._shared.clear()
         self._shared_zeros.clear()
         known, self.version = self.version, self.versions()

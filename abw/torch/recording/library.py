@@ -144,6 +144,7 @@ class CellLibrary:
         self._hot: dict[tuple[int, int, float], torch.Tensor] = {}
         self._inputs: dict[int, Constant] = {}
         self._brought: dict[Any, tuple[Any, int, int, list[Any], int]] = {}  # by the shapes of tensors
+        self._last: tuple[Any, Any] = None, None  # the last tensor, and its value
         self._zeros: dict[int, int] = {}
         self.version: Any = None  # of all parameters, as the mini-batch has them
         self.in_force: Params | None = None  # these in one vector, once they were changed

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 # - value REGISTER CLASS OPERAND: a value of the class
+# - given REGISTER CLASS OPERAND FUNCTION: a value of the class that a function makes of an object
 # - row REGISTER OPERAND HANDLE COUNT: a whole number below the count; HANDLE is that of row 0
 # - values REGISTER CLASS OPERAND LEAST: a list or tuple of so many values of the class, or more
 # - items REGISTER TYPE COUNT TO: a list or tuple of so many things, which registers from TO on get
@@ -25,7 +26,7 @@ from collections.abc import Iterable
 # - held REGISTER, constant OBJECT, length OPERAND: that object, or a number
 # - sequence IS_LIST COUNT, object TYPE COUNT: a list or tuple, or an object with fields, of the last objects
 INSTRUCTIONS = (
-    "value", "row", "values", "items", "fields", "same", "alike", "cell", "reduce", "commit", "made", "all",
+    "value", "given", "row", "values", "items", "fields", "same", "alike", "cell", "reduce", "commit", "made", "all",
     "held", "constant", "length", "sequence", "object", "return",
 )  # fmt: skip
 _NUMBERS = {name: number for number, name in enumerate(INSTRUCTIONS)}
@@ -92,7 +93,7 @@ entry:
   %pcp = alloca ptr
   %topp = alloca ptr
   %over = alloca i32
-  api listNew listSetItem tupleNew tupleSetItem typeGenericAlloc IncRef
+  api listNew listSetItem tupleNew tupleSetItem typeGenericAlloc IncRef DecRef objectVectorcall
   store i64 %at, ptr %atp
   store i64 %next, ptr %nextp
   store ptr %program, ptr %pcp
@@ -142,6 +143,20 @@ taken:
   %vhandle = i64 %v[2]
   call void @operand(ptr %operands, i64 %z, i64 0, i64 %vhandle, i64 1)
   goto by4
+
+given:
+  %gslot = getelementptr ptr, ptr %registers, i64 %x
+  %gf = inttoptr i64 %w to ptr
+  %gvalue = call ptr %objectVectorcall(ptr %gf, ptr %gslot, i64 1, ptr null)
+  %gfailed = icmp eq ptr %gvalue, null
+  if %gfailed failed got
+got:
+  %gclass = i64 %gvalue[1]
+  %ghandle = i64 %gvalue[2]
+  call void %DecRef(ptr %gvalue)
+  %gright = icmp eq i64 %gclass, %y
+  call void @operand(ptr %operands, i64 %z, i64 0, i64 %ghandle, i64 1)
+  if %gright by5 other
 
 row:
   %n = ptr %registers[%x]
@@ -425,16 +440,16 @@ object:
   if %newnone failed popped
 popped:
   %nlow = call ptr @drop(ptr %topp, i64 %y)
-  goto give
-give:
-  %gi = phi i64 [ 0, %popped ], [ %gi1, %give ]
+  goto fields1
+fields1:
+  %gi = phi i64 [ 0, %popped ], [ %gi1, %fields1 ]
   %gone = i64 %nlow[%gi]
   %gat = add i64 %gi, 2
   %new[%gat] = i64 %gone
   %gi1 = add i64 %gi, 1
   %gmore = icmp slt i64 %gi1, %y
-  if %gmore give given
-given:
+  if %gmore fields1 whole
+whole:
   call void @push(ptr %topp, ptr %new)
   goto by3
 
@@ -445,7 +460,6 @@ failed:
   ret ptr null
 other:
   %function = ptr %own[2]
-  api objectVectorcall
   %found = call ptr %objectVectorcall(ptr %function, ptr %args, i64 %count, ptr %names)
   ret ptr %found
 }
