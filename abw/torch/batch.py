@@ -180,7 +180,7 @@ class Batched:
                 runner = session.begin("cell", engine=engine)
                 for scope in scopes:  # of helper classes, too
                     scope["isinstance"] = is_instance
-                tasks = runner.begin(self._program, items, range(first, first + len(items)))
+                tasks = runner.begin(self._program, items, range(first, first + len(items)), cells.asks)
                 outputs = None if cells.stale else self._finished(tasks, runner, items, first)
                 if outputs is not None:
                     done = runner

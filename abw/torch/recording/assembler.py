@@ -137,8 +137,8 @@ class _Assembler:
                 cls, made = cells.value_class(self.scope[name]), f"given({path})"
                 if self.wanted.pop(path, None) is not torch.Tensor:
                     raise UnsupportedError
-                words = self.register(path), self.at(cls), self.operand(made), self.at(cells.brought)
-                self.program.append(("given", *words))
+                words = self.at(cls), self.operand(made), self.at(cells.brought)
+                self.program.append(("given", self.register(path), *words))
                 self.classes[made] = cls, False
             case ast.Compare(x, [ast.Is()], [ast.Constant(thing)]):
                 self.same(ast.unparse(x), thing)
@@ -181,6 +181,8 @@ class _Assembler:
                 self.sources[name] = ast.unparse(s.value)
             case ast.Assign([ast.Name(name)], ast.Call(ast.Name("given"))):
                 made = ast.unparse(s.value)
+                if made not in self.operands:
+                    raise UnsupportedError
                 self.operands[name], self.classes[name] = self.operands[made], self.classes[made]
             case ast.Assign([targets], value):
                 names = [ast.unparse(t) for t in getattr(targets, "elts", [targets])]

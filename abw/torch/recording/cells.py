@@ -270,7 +270,8 @@ class Cells(CellLibrary):
     def waits(self) -> None:
         """Prepare for a program's wait; returns at once if everything is recorded again."""
         self.waited += 1
-        if self.stale:
+        if self.stale or not self.asks:
+            self.asks = True
             raise RestartError
 
     # operations one by one ----------------------------------------------------------------------------------

@@ -116,7 +116,8 @@ class CellLibrary:
         self.model, self._one = model, one
         self.parameters = [*model.parameters()]
         self.names = {id(p): n for n, p in (*model.named_parameters(), *model.named_buffers())}
-        self.stale = self.exports = False
+        # `asks`: whether numbers are waited for, as is known when they are for the first time.
+        self.stale = self.exports = self.asks = False
         self.traces: list[Any] = []
         self.params: list[torch.Tensor] = []
         self.tables: list[torch.Tensor] = []

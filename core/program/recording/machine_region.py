@@ -26,8 +26,8 @@ from collections.abc import Iterable
 # - held REGISTER, constant OBJECT, length OPERAND: that object, or a number
 # - sequence IS_LIST COUNT, object TYPE COUNT: a list or tuple, or an object with fields, of the last objects
 INSTRUCTIONS = (
-    "value", "given", "row", "values", "items", "fields", "same", "alike", "cell", "reduce", "commit", "made", "all",
-    "held", "constant", "length", "sequence", "object", "return",
+    "value", "given", "row", "values", "items", "fields", "same", "alike", "cell", "reduce", "commit", "made",
+    "all", "held", "constant", "length", "sequence", "object", "return",
 )  # fmt: skip
 _NUMBERS = {name: number for number, name in enumerate(INSTRUCTIONS)}
 

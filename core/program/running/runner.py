@@ -33,6 +33,7 @@ from abw.core.program.running.fibers import (
     Branches,
     Done,
     Failed,
+    Fiber,
     Fibers,
     Outcome,
     Program,
@@ -77,14 +78,18 @@ class BatchRunner:
             self._noting = recorder
             recorder.wait_by(fibers.hub and fibers.hub.switch)
 
-    def begin(self, function: Program, items: Iterable[object], numbers: Iterable[int]) -> list[Task]:
+    def begin(
+        self, function: Program, items: Iterable[object], numbers: Iterable[int], asking: bool = True
+    ) -> list[Task]:
         """Begin the programs of instances, which have these numbers; each runs until it waits.
 
-        Errors: AbwError inside of another program.
+        Those of a plain function that does not ask, as `asking` says, need no greenlets. Errors: AbwError
+        inside of another program.
         """
         if self._current is not None or self._going:
             raise AbwError("a program cannot start other instances", hint="abw.each(function, items)")
-        first, make = len(self._numbers), self._fibers.make
+        first = len(self._numbers)
+        make = self._fibers.make if asking else lambda function, item, _: Fiber(function, item)
         self._numbers += numbers
         tasks = [
             Task((self._numbers[i],), i << OWNER, fiber=make(function, item, self._noting))
