@@ -27,7 +27,7 @@ BUDGETS = {
     "core/data": (6_662, 52_850),  # JSON eight bytes at once
     "core/exec": (14_733, 118_890),  # values out of several arenas are read by a loop
     "core/grad": (2_208, 19_320),  # decisions are not computed again; sums over edges are filled row by row
-    "core/graph": (7_134, 60_430),  # recorded nodes are sorted and renamed, their edges found, by loops
+    "core/graph": (7_145, 60_510),  # recorded nodes are sorted and renamed, their edges found, by loops
     "core/ir": (2_515, 15_900),
     "core/jit": (1_010, 6_170),  # tables name arrays; loops are optimised once, in a tenth less time
     "core/plan": (1_327, 10_800),

@@ -135,9 +135,20 @@ class Consing:
         rename(found, 0, 0, self.same, self._shift)
         return found
 
-    def spared(self, count: int) -> NDArray[np.bool_]:
-        """Which of the run's nodes (count,) others stand for."""
-        return np.asarray(self.same[:count] != np.arange(count))
+    def spared(self, types: Ints, products: Longs, others: Longs) -> tuple[int, int]:
+        """For how many of the run's nodes, of these types, others stand; and the arithmetic of those: of a
+        type in products and in all else (T,).
+        """
+        return _spared(self.same, types, products, others)
+
+
+@njit
+def _spared(same: Ints, types: Ints, products: Longs, others: Longs) -> tuple[int, int]:
+    nodes, flops = 0, 0
+    for v in range(len(types)):
+        if same[v] != v:
+            nodes, flops = nodes + 1, flops + products[types[v]] + others[types[v]]
+    return nodes, flops
 
 
 @njit

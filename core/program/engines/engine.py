@@ -114,20 +114,17 @@ class Engine:
     def begin(self, base: int) -> None:
         """Begin a run, whose first node is number `base` of all runs'. Values of earlier runs are lost."""
         if self._looking and self._patience.mode == "auto":
-            self._learn()
+            self._patience.learn(paid=worth(self.tape.count, *self._spared()))
         self._last, self._planned_last = self.tape.count, bool(self.tape.pieces)
         self._base, self._recorded, self.rounds = base, [], 0
         self._may_look, self._looking = self._patience.begin(), False
         if self._prepared:
             self._start()
 
-    def _learn(self) -> None:
-        """Take note of whether looking for equal nodes has paid in the last run."""
-        count, arenas = self.tape.count, arenas_of(self.network)
-        spared = self.equal.spared(count)
-        sizes = np.bincount(self.tape.type[:count][spared], minlength=len(self.network.types))
-        flops = float(sizes @ (arenas.product_flops + arenas.other_flops))
-        self._patience.learn(paid=worth(count, int(sizes.sum()), flops))
+    def _spared(self) -> tuple[int, int]:
+        """How many nodes were not executed, since they equal others, and their arithmetic."""
+        arenas, types = arenas_of(self.network), self.tape.type[: self.tape.count]
+        return self.equal.spared(types, arenas.product_flops, arenas.other_flops)
 
     def _look(self, nodes: int) -> None:
         """Begin to look for equal nodes, if so many more are the run's first ones, and it is worth while.
@@ -338,7 +335,7 @@ class Engine:
     @property
     def equal_nodes(self) -> int:
         """How many of these were not executed, since they equal others."""
-        return int(self.equal.spared(self.tape.count).sum()) if self._looking else 0
+        return self._spared()[0] if self._looking else 0
 
     @property
     def segments(self) -> list[Segment]:

@@ -45,7 +45,7 @@ from abw.core.program.running.task import GONE, KEEP, Crew, Log, Task, crew_of
 Made = TypeVar("Made")
 # A program that goes on, with an answer, or an error that is raised where it asked.
 Going = tuple[Task, Answer, BaseException | None]
-NO_NUMBERS = np.empty(0, np.int32)
+NO_NUMBERS, NO_CREW = np.empty(0, np.int32), crew_of([])
 
 
 class BatchRunner:
@@ -68,7 +68,7 @@ class BatchRunner:
         self._current: Task | None = None
         self._going: Sequence[Task] = ()
         self._last: Sequence[Task] = ()
-        self._crew = crew_of([])
+        self._crew = NO_CREW
         self._numbers: list[int] = []
         self._rounds = 0
         fibers.begin()
