@@ -63,13 +63,22 @@ class Passes:
         """Whether nothing else has taken the memory of a half."""
         return self._programs.waits(half)
 
-    def backward(self, half: Half) -> Sequence[torch.Tensor]:
-        """Return the gradients of parameters and tables, from the written gradients of outputs."""
-        found = self._programs.backward(half)
+    def backward(self, half: Half) -> Sequence[torch.Tensor | None]:
+        """Return the gradients of parameters and tables, from the written gradients of outputs.
+
+        Those that no output is made of have none, as in PyTorch, whose optimizers leave them alone.
+        """
+        found, own = self._programs.backward(half), len(self.network.params)
         parts = parts_of(found.vector(self._programs.params), self.tensors)
         for number, row in self._padding:
             parts[number][row] = 0
-        return parts
+        counts = half.passes.graph.type_sizes.tolist()  # of forward types first
+        kinds = zip(self.network.types, counts, strict=False)
+        used = {own + table for table in found.rows} | {p for t, n in kinds if n for p in t.params}
+        return [
+            part if number in used or (number < own and part.any()) else None
+            for number, part in enumerate(parts)
+        ]
 
 
 class Run(torch.autograd.Function):
@@ -101,7 +110,7 @@ class Run(torch.autograd.Function):
                 into.reshape(-1)[:] = _flatten_dense_tensors(some).detach().numpy()
         found = work.backward(half)
         if torch.is_grad_enabled():  # create_graph=True
-            found = _Once.apply(*(gradient.requires_grad_() for gradient in found))
+            found = _Once.apply(*(g if g is None else g.requires_grad_() for g in found))
         return None, *[g if t.requires_grad else None for t, g in zip(ctx.tensors, found, strict=True)]
 
 
@@ -111,8 +120,8 @@ class _Once(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return tuple(gradient.view_as(gradient) for gradient in gradients)
+    def forward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        return tuple(g if g is None else g.view_as(g) for g in gradients)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
@@ -145,7 +154,7 @@ class _Batch:
     def waits(self, half: Half) -> bool:
         return self.passes.waits(half)
 
-    def backward(self, half: Half) -> Sequence[torch.Tensor]:
+    def backward(self, half: Half) -> Sequence[torch.Tensor | None]:
         return self.passes.backward(half)
 
 

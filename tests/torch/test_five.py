@@ -137,8 +137,25 @@ def test_gradients_of_decisions_with_other_mini_batches_in_between():
         with torch.no_grad():
             fast(*columns)
         ours = gradients(model, outputs)
+        assert ours.keys() == theirs.keys()  # what only decides has none
         for name, gradient in theirs.items():
             assert_alike(gradient, ours[name], 1e-5)
+
+
+def test_an_optimizer_leaves_alone_what_a_mini_batch_does_not_use():
+    model, columns = five("plans", count=6)
+    twin = copy.deepcopy(model)
+    fast = batch(model)
+    for trained, run in ((twin, lambda *c: [twin(*i) for i in zip(*c, strict=True)]), (model, fast)):
+        optimizer = torch.optim.Adam(trained.parameters(), lr=0.01)
+        for some in (slice(0, 6), slice(0, 1), slice(1, 2)):  # the last ones have not all kinds of operators
+            optimizer.zero_grad()
+            loss_of(run(*(column[some] for column in columns))).backward()
+            unused = sum(p.grad is None for p in trained.parameters())
+            optimizer.step()
+        assert unused
+    for theirs, ours in zip(twin.parameters(), model.parameters(), strict=True):
+        assert_alike(theirs, ours, 1e-4)
 
 
 def test_what_was_computed_for_decisions_is_not_computed_again(monkeypatch):
