@@ -59,7 +59,8 @@ def fill_constants(
 def fill_given(memory: Sequence[Floats], plan: Plan) -> None:
     """Write a plan's fields of vertices to their rows of the arenas (rows, *shape)."""
     for arena, row, values in plan.given:
-        memory[arena][row : row + len(values)] = values
+        if len(values):  # an arena without rows has no shape
+            memory[arena][row : row + len(values)] = values
 
 
 def kept_rows(network: Network, arenas: Arenas) -> Ints:
