@@ -251,14 +251,17 @@ class AttentionKernel:
         best = f.loop(self.filled(count), larger, [(self.vector, f.spread(x)) for x in before])
         return [across(f, "fmax", x) for x in best]
 
-    def _scored(self, weights: str, j: str | int, count: str) -> str:
-        """The j-th vector of a block's scores, with -inf behind the last of them."""
+    def _scored(self, scores: str, j: str | int, count: str, other: float = -float("inf")) -> str:
+        """The j-th vector of a block's scores, with another number behind the last of them.
+
+        What lies there is left of other lists, and slow to compute with where it is subnormal.
+        """
         f, lanes = self.f, self.lanes
         numbers = ", ".join(f"i32 {lane}" for lane in range(lanes))
         left = f.let(f"trunc i64 {f.i64('sub', count, f.i64('mul', j, lanes))} to i32")
         ends = f.spread(left, "i32")
         there = f.let(f"icmp slt <{lanes} x i32> <{numbers}>, {ends}")
-        return f.select(there, f.load(weights, f.i64("mul", j, 4 * lanes)), splat(-float("inf")))
+        return f.select(there, f.load(scores, f.i64("mul", j, 4 * lanes)), splat(other))
 
     def _score_rows(self, group: str, first: str, count: str, queries: list[str]) -> None:
         """Write the scores of `count` rows to the weights, and what is no number of theirs behind them."""

@@ -64,7 +64,7 @@ class _Gradient(AttentionKernel):
             self._four(group, [f.i64("add", first, place) for place in places], f.i64("mul", k, 4))
 
         f.repeat(f.i64("sdiv", f.i64("add", count, 3), 4), four)
-        f.repeat(self.filled(count), self._weigh)
+        f.repeat(self.filled(count), lambda j: self._weigh(j, count))
 
     def _blocks_of(self, group: str, begin: str, count: str, out: str) -> None:
         f = self.f
@@ -135,15 +135,15 @@ class _Gradient(AttentionKernel):
 
         return self._four_sums(over(f, floats, step, [(self.vector, ZEROS)] * 4))
 
-    def _weigh(self, j: str) -> None:
+    def _weigh(self, j: str, count: str) -> None:
         """Make a vector of scores weights, or of weights what they are times their slopes."""
         f = self.f
         place = f.i64("mul", j, 4 * self.lanes)
         for weights, slopes in zip(self.weights, self.slopes, strict=True):
-            found = exp(f, f.load(weights, place))
-            f.store(
-                found if self.of == VALUES else f.vec("fmul", found, f.load(slopes, place)), weights, place
-            )
+            found = exp(f, self._scored(weights, j, count, 0.0))
+            if self.of != VALUES:
+                found = f.vec("fmul", found, self._scored(slopes, j, count, 0.0))
+            f.store(found, weights, place)
 
     def weighted(
         self, group: str, first: str, until: str, of_heads: Columns, since: str | int = 0
