@@ -61,18 +61,23 @@ class Segment:
 
 
 def joined(segments: Sequence[Segment]) -> Segment:
-    """Join segments that follow each other."""
-    if len(segments) == 1:
-        return segments[0]
-    begins = np.cumsum([0, *(len(each.operand) for each in segments)], dtype=np.int32)
-    ends = [each.operand_ptr[1:] + begin for each, begin in zip(segments, begins, strict=False)]
+    """Join segments of a run that follow each other."""
+    some = [each for each in segments if len(each)]
+    if len(some) < 2:
+        return some[0] if some else NOTHING
+    begins = np.cumsum([0, *(len(each.operand) for each in some)], dtype=np.int32)
+    ends = [each.operand_ptr[1:] + begin for each, begin in zip(some, begins, strict=False)]
     return Segment(
-        segments[0].first if segments else 0,
-        _together([each.type for each in segments]),
-        _together([each.instance for each in segments]),
-        _together([np.zeros(1, np.int32), *ends]),
-        _together([each.operand for each in segments]),
+        some[0].first,
+        np.concatenate([each.type for each in some]),
+        np.concatenate([each.instance for each in some]),
+        np.concatenate([np.zeros(1, np.int32), *ends]),
+        np.concatenate([each.operand for each in some]),
     )
+
+
+_NONE = np.zeros(0, np.int32)
+NOTHING = Segment(0, _NONE, _NONE, np.zeros(1, np.int32), _NONE)
 
 
 def reaching(whole: Segment, nodes: Longs, width: int) -> tuple[Segment, Ints]:
@@ -102,10 +107,6 @@ def _reach(shift: int, ptr: Ints, operand: Ints, reached: NDArray[np.bool_]) -> 
             for k in range(ptr[v], ptr[v + 1]):
                 if operand[k] >= 0:
                     reached[operand[k] >> shift] = True
-
-
-def _together(parts: Sequence[Ints]) -> Ints:
-    return np.concatenate([np.zeros(0, np.int32), *parts])
 
 
 class StaleError(Exception):
