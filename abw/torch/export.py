@@ -173,8 +173,9 @@ def _spec(exported: Exported, name: str) -> tuple[str, dict[str, Any]]:
     body = []
     for t in sorted(exported.types):
         node_type = library.types[t]
+        named = _type_name(t, cells.origins.get(t) or str(node_type.reduction or ""))
         if node_type.reduction is not None:
-            body.append(f'  cell{t}: {{per: cell{t}, {node_type.reduction}: {{y0: "cell{t}_list.y"}}}}')
+            body.append(f'  {named}: {{per: cell{t}, {node_type.reduction}: {{y0: "cell{t}_list.y"}}}}')
             continue
         assert node_type.cell is not None
         defined += _cell(f"cell{t}", node_type.cell, cells.origins.get(t, ""))
@@ -183,14 +184,14 @@ def _spec(exported: Exported, name: str) -> tuple[str, dict[str, Any]]:
             if number in written:
                 shared.append(f"{p.name}: {written[number]}")
                 continue
-            written[number] = f"cell{t}.{p.name}"
+            written[number] = f"{named}.{p.name}"
             tensor = f"p{number}_{_plain(cells.name_of(cells.params[number]))}"
             tensors[tensor] = np.ascontiguousarray(arrays.values[number])
             own_maps.append(f"{p.name}: {tensor}")
         inputs = ", ".join(_input(exported, f"cell{t}", port.name) for port in node_type.cell.inputs)
         more = f", params: {{{', '.join(shared)}}}" if shared else ""
-        body.append(f"  cell{t}: {{per: cell{t}, cell: cell{t}, inputs: {{{inputs}}}{more}}}")
-        maps += [f"    cell{t}: {{{', '.join(own_maps)}}}"] if own_maps else []
+        body.append(f"  {named}: {{per: cell{t}, cell: cell{t}, inputs: {{{inputs}}}{more}}}")
+        maps += [f"    {named}: {{{', '.join(own_maps)}}}"] if own_maps else []
     for what, sizes in exported.sizes.items():
         for n in sorted(sizes):
             kind = f"{what}{n}"
@@ -200,6 +201,12 @@ def _spec(exported: Exported, name: str) -> tuple[str, dict[str, Any]]:
     lines += ["cells:", *defined, "types:", *body, f"outputs: {{{outputs}}}"]
     lines += ["weights:", "  file: weights.safetensors", *(["  map:", *maps] if maps else [])]
     return "\n".join(lines) + "\n", tensors
+
+
+def _type_name(t: int, origin: str) -> str:
+    """The name of a type, with what its cell is made of: cell3_encode_15 for a stretch of code at line 15."""
+    words = re.findall(r"[A-Za-z0-9]+", origin.rpartition(".")[2].replace(", line", ""))
+    return "_".join([f"cell{t}", *words])
 
 
 def _cell(name: str, cell: Cell, where: str) -> Iterator[str]:

@@ -41,6 +41,7 @@ def test_an_exported_model_gives_what_the_model_gives(name, tmp_path):
     assert ("# Decisions are those" in text) == (name == "parser")
     # cells are named by the lines that they come from, as in the report
     assert re.search(r"cell\d+:  # \w+.*, line \d+\n", text)
+    assert re.search(r"\n  cell\d+_\w+_\d+: {per: ", text)
     assert {f"cell{n}" for n in re.findall(r"  cell(\d+):  #", text)} <= set(re.findall(r"cell\d+", report))
     with torch.no_grad():
         wanted = by_size([model(*item) for item in zip(*columns, strict=True)], name == "plans")
