@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import compress
+from operator import ne
 from typing import Any
 
 import torch
@@ -81,23 +83,17 @@ class Fingerprint:
 
     def holds(self) -> bool:
         """Whether nothing seems changed, by a quick check: some 2 us a module, a tenth of a new one."""
-        return (_equal(self._now, self._was) or all(map(_alike, self._now, self._was))) and (
-            self._look() == self._looks
-        )
+        pairs = zip(self._now, self._was, strict=True)
+        try:
+            others = [*compress(pairs, map(ne, self._now, self._was))]
+        except (RuntimeError, ValueError, TypeError):  # tensors and arrays are compared element by element
+            others = [*zip(self._now, self._was, strict=True)]
+        return all(_alike(now, was) for now, was in others) and self._look() == self._looks
 
 
 def _alike(part: dict[str, Any], held: dict[str, Any]) -> bool:
     """Whether attributes are what they were, but for lists and other objects, which models may replace."""
-    return _equal(part, held) or (
-        part.keys() == held.keys() and all(_unchanged(part[key], was) for key, was in held.items())
-    )
-
-
-def _equal(now: Any, was: Any) -> bool:
-    try:
-        return bool(now == was)
-    except (RuntimeError, ValueError, TypeError):  # tensors and arrays are compared element by element
-        return False
+    return part.keys() == held.keys() and all(_unchanged(part[key], was) for key, was in held.items())
 
 
 def _unchanged(now: Any, was: Any) -> bool:

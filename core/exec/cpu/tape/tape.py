@@ -115,6 +115,7 @@ class CompiledTape(PlannedTape):
         for word, array in arrays.items():
             self._table.name(word, array)
         self._bests = Table(np.zeros(0, np.int64))
+        self._looked: dict[int, NDArray[Any]] = {}
         self._given = {c: np.empty(LEAST, np.int32) for c in self._field}
         for c, rows in self._given.items():
             self._fields.point(self._field[c] + at.GIVEN, rows)
@@ -156,7 +157,9 @@ class CompiledTape(PlannedTape):
                 (at.TABLE, equal.table),
                 (at.PAIRS, equal.pairs),
             ):
-                self._table.name(word, array)
+                if self._looked.get(word) is not array:
+                    self._looked[word] = array
+                    self._table.name(word, array)
 
     def bring(self, constant: int, since: int, values: Floats) -> None:
         """Append rows of a field (n, *shape), the network's constant number `constant`, to those of this run,
