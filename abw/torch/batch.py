@@ -22,7 +22,7 @@ from abw.core.program.lessons import Recorded
 from abw.core.program.running.fibers import Done, Failed
 from abw.core.program.running.runner import BatchRunner
 from abw.torch.export import Exported, write
-from abw.torch.gradients import Passes, learn
+from abw.torch.gradients import Passes, learn, read_of
 from abw.torch.outputs import Place, fill, filled, noted
 from abw.torch.recording.cells import PACKAGES, Cells, RestartError
 from abw.torch.recording.library import versions_of
@@ -217,6 +217,11 @@ class Batched:
         if learns:  # which may raise what explains the errors of instances
             graph, local = runner.recorded([h for place in places for h in place.handles])
             made = Recorded([], graph, local, runner.base, (), runner.engine)
+            for handle in read_of(made, cells.cut) if cells.cut else ():
+                raise AbwError(
+                    f"{cells.cut[handle]}: the detached tensor is computed with, and cells give a gradient",
+                    hint="detach only what is returned or decides, or call the model in torch.no_grad()",
+                )
         self._raise_failed(tasks, items, first)
         if made is not None:
             self.nodes = len(made.local)

@@ -5,7 +5,7 @@ What was recorded is differentiated as that of programs is (`core/train/programs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -156,6 +156,16 @@ class _Batch:
 
     def backward(self, half: Half) -> Sequence[torch.Tensor | None]:
         return self.passes.backward(half)
+
+
+def read_of(made: Recorded, handles: Iterable[int]) -> list[int]:
+    """Those of handles whose values are read by nodes that lead to an output."""
+    some = np.fromiter(handles, np.int64)
+    width = made.graph.network.width
+    nodes = made.local[(some >> BITS) // width - made.base]
+    read = np.concatenate((made.graph.operand, made.graph.list_operand))
+    found: list[int] = some[(nodes >= 0) & np.isin(nodes, read[read >= 0] // width)].tolist()
+    return found
 
 
 def learn(

@@ -389,6 +389,17 @@ class Detached(Base):
         return self.linear(self.word(words[0]).detach())
 
 
+class DetachedRows(Base):
+    """Rows that are detached where the same code has computed with others before."""
+
+    def pooled(self, rows):
+        return torch.stack(rows).sum(0)
+
+    def forward(self, words):
+        rows = [torch.tanh(self.linear(self.word(w))) for w in words]
+        return self.pooled(rows), self.pooled([row.detach() for row in rows])
+
+
 class Convolution(Base):
     def forward(self, words):
         x = self.embed(torch.tensor(words))
@@ -572,6 +583,7 @@ REFUSED = {
     "no_grad_inside": "switched off or on",
     "one_row": "take a single row",
     "detached": "a detached tensor is computed with",
+    "detached_rows": "the detached tensor is computed with",
     "convolution": "conv2d",
 }
 # What is written by the instance, left to PyTorch, carries state on, decides nearly evenly, or raises errors.

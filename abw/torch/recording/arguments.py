@@ -149,10 +149,7 @@ class Kinds:
         """What kind of argument it is, and, where code is traced, its symbol. `e`: Python that reads it."""
         cls: Any = type(x)
         if issubclass(cls, Value):
-            if cls.detached_ and self.cells.learns():
-                raise CannotTrace(
-                    "a detached tensor is computed with: it has no gradient, and cells would give one"
-                )
+            self.cells.refuse_detached((x,))
             to.test(f"{e}.__class__ is %s", cls, looked=True)
             slot = to.slots[path] = to.add(x, e)
             return cls, to.given(tuple(x.shape), ("value", slot, cls))
@@ -177,6 +174,7 @@ class Kinds:
             return self._pairs(x, path, e, to)
         if cls is tuple or cls is list:
             if path not in self.fixed and self.alike(x):
+                self.cells.refuse_detached(x[:1])
                 to.test(f"{e}.__class__ is {cls.__name__} and {e}")
                 to.test(f"{e}[0].__class__ is %s", type(x[0]), looked=True)
                 shape, kind = tuple(x[0].shape), type(x[0])
@@ -225,6 +223,7 @@ class Kinds:
 
     def _stack(self, x: Stack, path: Any, e: str, to: Taken) -> tuple[Any, Any]:
         trace, classes = to.trace, [type(row) for row in x.rows]
+        self.cells.refuse_detached(x.rows)
         if path in self.fixed:
             to.known = False
             slots = [to.add(row, e) for row in x.rows]

@@ -77,10 +77,19 @@ class Cells(CellLibrary):
         return x
 
     def detached(self, value: Any) -> Any:
-        """`Tensor.detach`: in training a value that cells do not read."""
+        """`Tensor.detach`: in training a copy that cells do not read."""
         if not self.learns():
             return value
-        return self.view_as(value, self.value_class(value.shape, True))
+        found = self.op("copied", value)
+        self.cut[found.ref] = place()
+        return self.as_class(found, self.value_class(value.shape, True))
+
+    def refuse_detached(self, values: Iterable[Any]) -> None:
+        """Refuse to compute with detached values while training. Errors: CannotTrace."""
+        if any(value.detached_ for value in values) and self.learns():
+            raise CannotTrace(
+                "a detached tensor is computed with: it has no gradient, and cells would give one"
+            )
 
     def zero(self, shape: Sequence[int]) -> Any:
         """Zeros of a logical shape: an object of its own."""
@@ -246,6 +255,7 @@ class Cells(CellLibrary):
         """Get ready for a mini-batch, with the parameters as they are."""
         self.stale, self.waited = False, 0
         self._given.clear()
+        self.cut.clear()
         self._brought.clear()
         self._last = None, None
         self._shared.clear()

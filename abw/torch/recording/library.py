@@ -140,6 +140,7 @@ class CellLibrary:
         self._types: dict[tuple[Cell, tuple[int, ...]], int] = {}
         self._reductions: dict[Any, int] = {}
         self._table_rows: dict[Any, TableRows] = {}
+        self.cut: dict[int, str] = {}  # handles of detached values, and where they were detached
         self._given: dict[Any, Any] = {}
         self._derived: dict[int, Any] = {}
         self._hot: dict[tuple[int, int, float], torch.Tensor] = {}

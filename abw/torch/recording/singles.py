@@ -72,6 +72,7 @@ def _stack(cells: Cells, tensors: Any, dim: int = 0) -> Any:
     if not all(isinstance(t, Value) and tuple(t.shape) == shape for t in tensors):
         return NotImplemented
     d = dim % (len(shape) + 1)
+    cells.refuse_detached(tensors)
     cells.share(tensors)  # the rows are no copies
     return Stack(cells, tensors, (*shape[:d], len(tensors), *shape[d:]), d)
 
@@ -126,6 +127,7 @@ def _cat(cells: Cells, tensors: Any, dim: int = 0, axis: int | None = None) -> A
         return tensors[0].clone()  # type: ignore[attr-defined]
     if math.prod(rest) == 1 and isinstance(tensors[0], Value):
         return NotImplemented  # numbers side by side: a vector
+    cells.refuse_detached(rows)
     cells.share(rows)  # these are no copies
     return Stack(cells, rows, (*rest[:d], len(rows), *rest[d:]), d)
 

@@ -360,7 +360,7 @@ def _ints_operator(name: str) -> Any:
         if len(self.items) == 1 and all(isinstance(a, int | float) for a in others):
             found = getattr(self.items[0], name)(*others)
             if isinstance(found, bool):
-                return found
+                return torch.tensor(found).reshape(self.shape_)
             if type(found) is int:
                 return Ints([found], self.shape_)
         return as_stand_in(getattr(self.tensor(), name)(*others))

@@ -126,6 +126,8 @@ def _embedding(
     if max_norm is not None or scale_grad_by_freq:
         raise CannotTrace("an embedding with max_norm or scale_grad_by_freq")
     number, d = index.index, weight.shape[1]
+    if number.rows and math.prod(s for s in index.shape if s is not K) != 1:
+        raise CannotTrace("an embedding of a matrix of indices: flatten them first")
     trace, key = number.trace, (id(weight), number.slot)
     if key not in trace.looked_up:
         if number.rows:

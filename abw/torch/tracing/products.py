@@ -107,6 +107,16 @@ def _scaled(total: Traced, x: Traced, dims: Any) -> Any:
     return elementwise("mul", total, 1.0 / math.prod(x.shape_[d] for d in dims))
 
 
+@means("prod")
+def _prod(x, dim=None, keepdim=False, *, dtype=None):
+    x, d = (view(x, -1), 0) if dim is None else (x, axis(dim, len(x.shape_)))
+    parts = [narrow(x, d, i, 1) for i in range(fixed(x, d, "a product"))]
+    found = parts[0]
+    for part in parts[1:]:
+        found = elementwise("mul", found, part)
+    return found if keepdim else dropped(found, d)
+
+
 class MaxPair(tuple):  # type: ignore[type-arg]
     """What `torch.max(x, dim)` gives: values, and indices that nobody may ask for in a cell."""
 

@@ -262,9 +262,10 @@ def _getitem(x, key):
         elif isinstance(k, slice):
             if k != slice(None):
                 begin, stop, step = k.indices(fixed(x, d, "a part"))
-                if step != 1:
-                    raise CannotTrace("a slice with a step")
-                x = narrow(x, d, begin, max(stop - begin, 0))
+                if step == 1:
+                    x = narrow(x, d, begin, max(stop - begin, 0))
+                else:
+                    x = cat([narrow(x, d, i, 1) for i in range(begin, stop, step)], d)
         elif isinstance(k, torch.Tensor | list | Traced | Indices | bool):
             raise CannotTrace("indexing by a tensor or a list")
         else:
@@ -308,6 +309,18 @@ def cat(tensors, dim=0, axis=None):
 
 def _flagged(x: Traced, parts: list[Traced]) -> Traced:
     x.boolean = all(part.boolean for part in parts)
+    return x
+
+
+@means("pad")
+def _pad(x, pad, mode="constant", value=None):
+    """`functional.pad` by a number: the last dimension first."""
+    if mode != "constant" or min(pad) < 0:
+        raise CannotTrace("pad by anything but a number")
+    for i in range(0, len(pad), 2):
+        d = len(x.shape_) - 1 - i // 2
+        ends = [Traced(x.trace, Number(float(value or 0)), sized(x.shape_, d, n)) for n in pad[i : i + 2]]
+        x = cat([one for one in (ends[0], x, ends[1]) if one.shape_[d]], d)
     return x
 
 
