@@ -68,17 +68,15 @@ class Passes:
 
         Those that no output is made of have none, as in PyTorch, whose optimizers leave them alone.
         """
-        found, own = self._programs.backward(half), len(self.network.params)
+        found, own, network = self._programs.backward(half), len(self.network.params), self.network
         parts = parts_of(found.vector(self._programs.params), self.tensors)
         for number, row in self._padding:
             parts[number][row] = 0
         counts = half.passes.graph.type_sizes.tolist()  # of forward types first
-        kinds = zip(self.network.types, counts, strict=False)
+        kinds = zip(network.types, counts, strict=False)
         used = {own + table for table in found.rows} | {p for t, n in kinds if n for p in t.params}
-        return [
-            part if number in used or (number < own and part.any()) else None
-            for number, part in enumerate(parts)
-        ]
+        used |= {c.number for c in network.constants if c.kind == "param" and parts[c.number].any()}
+        return [part if number in used else None for number, part in enumerate(parts)]
 
 
 class Run(torch.autograd.Function):
