@@ -132,6 +132,29 @@ class Chosen(OfTrees):
         return torch.softmax(scores, 1).mm(self.v(x))
 
 
+class Zeros(OfTrees):
+    def attend(self, x, parents):
+        n = len(parents)
+        seen = torch.zeros(n, n)
+        for i, j in ancestors(parents).nonzero().tolist():
+            seen[i][j] = 1
+        scores = (self.q(x) @ self.k(x).T).masked_fill(seen == 0, -1e9)
+        return torch.softmax(scores, -1) @ self.v(x)
+
+
+class Buffer(OfTrees):
+    """As in GPTs: the part of a buffer that is as long as the list."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.tril(torch.ones(9, 9)))
+
+    def attend(self, x, parents):
+        n, _ = x.size()
+        scores = (self.q(x) @ self.k(x).T).masked_fill(self.seen[:n, :n] == 0, -math.inf)
+        return torch.softmax(scores, -1) @ self.v(x)
+
+
 class Added(OfTrees):
     def attend(self, x, parents):
         hidden = (1 - ancestors(parents).float()) * -1e9
@@ -177,7 +200,7 @@ def together(query, key, value, mask=None, dropout=None):
     ("model", "said"),
     [
         (Filled, "1 head"), (InPlace, "1 head"), (Chosen, "1 head"), (Added, "1 head"), (Product, "1 head"),
-        (Module, "2 heads"), (Together, "2 heads"),
+        (Zeros, "1 head"), (Buffer, "1 head"), (Module, "2 heads"), (Together, "2 heads"),
     ],
 )  # fmt: skip
 def test_a_query_attends_to_the_keys_that_its_mask_shows(model, said):

@@ -99,6 +99,8 @@ class Cells(CellLibrary):
 
     def zeros(self, shape: Sequence[int]) -> Any:
         """Zeros as `torch.zeros` has them: of two dimensions as rows that can be written."""
+        if not self.squares and len(shape) == 2 and shape[0] == shape[1]:
+            return torch.zeros(shape)  # a mask, it seems
         wide = [i for i, s in enumerate(shape) if s != 1]
         if len(wide) <= 1:
             return self.zero(shape)
@@ -148,6 +150,7 @@ class Cells(CellLibrary):
             version = version_of(tensor)
         if held is not None:
             if held[1] != version:
+                self.hold_squares()
                 raise CannotTrace("a tensor is written in place after it was computed with")
             return held[2]
         if tensor.dtype is not torch.float32 or tensor.is_cuda:
@@ -189,6 +192,12 @@ class Cells(CellLibrary):
             self._given[key] = (tensor, list(tensor.unbind(dim)))
         rows: list[torch.Tensor] = self._given[key][1]
         return rows
+
+    def hold_squares(self) -> None:
+        """From now on let square matrices of zeros be rows, which values can be written into."""
+        if not self.squares:
+            self.squares = True
+            raise RestartError
 
     def write(self, target: Any, made: Any) -> Any:
         """Write in place, as `x += y` does. Errors: CannotTrace if another tensor would see it."""

@@ -124,7 +124,7 @@ class CellLibrary:
         self.padding: dict[int, int] = {}
         self.notes: dict[str, str] = {}
         # What others may share the memory of: values by handles; zeros, which have one in common, by ids.
-        self.writes = False
+        self.writes = self.squares = False
         self._shared: set[int] = set()
         self._shared_zeros: dict[int, Any] = {}
         self.origins: dict[int, str] = {}  # of types: the names of the first regions

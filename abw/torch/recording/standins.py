@@ -415,6 +415,8 @@ def torch_function(func: Any, args: Any, kwargs: Any) -> Any:
     name = getattr(func, "__name__", str(func))
     base = base_name(name)
     written = kwargs.get("inplace") or base != name
+    if args and type(args[0]) is torch.Tensor and (written or name == "__setitem__"):
+        cells.hold_squares()
     kwargs = {k: v for k, v in kwargs.items() if k != "inplace" and (k != "out" or v is not None)}
     args = positional(args, kwargs)
     found = cells.op(base, *args, **kwargs)

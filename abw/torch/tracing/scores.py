@@ -108,21 +108,21 @@ def attend_seen(
     A row that hides all keys sees all alike, by the query `unmasked`. Errors: AbwError where there is none,
     CannotTrace where the mask has not an element for each pair.
     """
-    n = len(values)
-    rows = torch.logical_not(hidden).reshape(-1, hidden.shape[-1]).tolist()
-    if {*map(len, rows)} != {n} or len(rows) not in (1, len(queries)):
+    n, rows = len(values), (~hidden.numpy()).reshape(-1, hidden.shape[-1]).tolist()
+    if len(rows[0]) != n or len(rows) not in (1, len(queries)):
         raise CannotTrace(f"a mask of {list(hidden.shape)} for {len(queries)} queries and {n} keys")
     found: list[Any] = []
     for i, row in enumerate(rows):
-        some = queries if len(rows) == 1 else [queries[i]]
-        if True not in row:
-            if unmasked is None:
-                raise AbwError(
-                    f"row {i} of a mask hides all keys: PyTorch's softmax of it is not a number",
-                    hint="show each query a key, itself for example, or fill with -1e9",
-                )
-            row, some = [True] * n, [unmasked] * len(some)
-        found += attend([*compress(values, row)], [*compress(keys, row)], some)
+        some, seen = queries if len(rows) == 1 else queries[i : i + 1], [*compress(values, row)]
+        if seen:
+            found += attend(seen, [*compress(keys, row)], some)
+            continue
+        if unmasked is None:
+            raise AbwError(
+                f"row {i} of a mask hides all keys: PyTorch's softmax of it is not a number",
+                hint="show each query a key, itself for example, or fill with -1e9",
+            )
+        found += attend(values, keys, [unmasked] * len(some))
     return found
 
 

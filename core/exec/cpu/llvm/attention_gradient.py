@@ -138,12 +138,11 @@ class _Gradient(AttentionKernel):
     def _weigh(self, j: str, count: str) -> None:
         """Make a vector of scores weights, or of weights what they are times their slopes."""
         f = self.f
-        place = f.i64("mul", j, 4 * self.lanes)
         for weights, slopes in zip(self.weights, self.slopes, strict=True):
             found = exp(f, self._scored(weights, j, count, 0.0))
             if self.of != VALUES:
                 found = f.vec("fmul", found, self._scored(slopes, j, count, 0.0))
-            f.store(found, weights, place)
+            f.store(found, weights, f.i64("mul", j, 4 * self.lanes))
 
     def weighted(
         self, group: str, first: str, until: str, of_heads: Columns, since: str | int = 0
