@@ -37,6 +37,7 @@ def torch_models(data: DataDir, hidden: HiddenSizes = [64], batch: Batch = 64, r
             "torch": lambda run=one_by_one: loss_of(torch, run()).backward(),
             "abw": lambda run=batched: loss_of(torch, run()).backward(),
         }
+        steps["abw"]()  # the first step compiles, the second takes memory: it warms the third
         learning = interleaved(steps, max(1, runs // 2), warming=1)
         yield Row(
             "forward", model=name, hidden=size, batch=batch, nodes=fast.nodes, torch_seconds=taken["torch"],
