@@ -31,7 +31,7 @@ FUNCTIONS = (
     "PyObject_Vectorcall", "PyList_Size", "PyTuple_Size", "PyList_GetItem", "PyTuple_GetItem",
     "PyFloat_AsDouble", "PyLong_AsLongLongAndOverflow", "PyLong_AsLongLong", "PyLong_FromLongLong",
     "PyList_SetItem", "PyIter_Send", "PyEval_SaveThread", "PyEval_RestoreThread",
-    "PyList_New", "Py_BuildValue", "PySequence_List",
+    "PyList_New", "Py_BuildValue", "PySequence_List", "PyObject_Malloc", "PyObject_Init", "PyErr_NoMemory",
 )  # fmt: skip
 OBJECTS: dict[str, object] = {"true": True, "false": False, "none": None}
 OBJECTS |= {"list": list, "tuple": tuple, "float": float, "int": int}
@@ -119,7 +119,7 @@ def _expanded(text: str) -> str:
     for form, written in _SHORT:
         text = re.sub(f"^  {form}$", written, text, flags=re.MULTILINE)
     numbers = {"ASK_WORDS": ASK_WORDS, "FALSE": FALSE, "TRUE": TRUE, "DONE": DONE, "MOST": MOST_BEST}
-    for name, number in (numbers | {"COUNT": len(_API), "ROW_BITS": BITS}).items():
+    for name, number in (numbers | {"COUNT": len(_API), "ROW_BITS": BITS, "VALUE": OBJECT + 8}).items():
         text = text.replace(name, str(number))
     cases = (f"i64 {number}, label %{name}" for number, name in enumerate(INSTRUCTIONS))
     return text.replace("CASES", " ".join(cases))

@@ -41,11 +41,16 @@ define internal ptr @item(ptr %things, i64 %i) {
 
 define internal ptr @make(ptr %class, i64 %handle) {
 entry:
-  api typeGenericAlloc
-  %value = call ptr %typeGenericAlloc(ptr %class, i64 0)
+  api objectMalloc objectInit
+  %value = call ptr %objectMalloc(i64 VALUE)
   %failed = icmp eq ptr %value, null
-  if %failed end fill
+  if %failed lacking fill
+lacking:
+  api errNoMemory
+  %none = call ptr %errNoMemory()
+  goto end
 fill:
+  %begun = call ptr %objectInit(ptr %value, ptr %class)
   %value[2] = i64 %handle
   goto end
 end:
