@@ -65,7 +65,7 @@ def noted(x: Any, places: list[Place]) -> Any:
     if isinstance(x, Stack):
         if not x.rows:
             return torch.zeros(x.shape_)
-        return _added(places, Place(x.rows[0]._size, [row.ref for row in x.rows], x.shape_, x.k))
+        return _added(places, Place(x.rows[0]._size, x.rows[0].handles_(x.rows), x.shape_, x.k))
     if isinstance(x, Concat | Derived | Pairs):
         return noted(x.value(), places)
     if isinstance(x, Ints):

@@ -314,6 +314,7 @@ class CellLibrary:
             self.has_size(n)
             found = self.session.recorder.value_class(self.session, (n,))
             make_tensor_like(self, found, key[0], self._kinds[n], detached)
+            found.handles_ = staticmethod(self.session.recorder.reader(found))
             self._classes[key] = found
         return found
 

@@ -22,12 +22,12 @@ from collections.abc import Iterable
 # - cell NUMBER INPUTS OUTPUTS OVER …: a node of a type, or as many as the operand OVER has (-1: one); it ends
 #   with the operands of its inputs, and of each output the operand and what is added to a node's handle
 # - reduce NUMBER OPERAND OPERAND ADDED: a reduction of a list; of one value, that value
-# - made OPERAND CLASS, all OPERAND CLASS: a value, a list of all values
+# - made OPERAND CLASS, all OPERAND CLASS, handles OPERAND: a value, a list of all values, one of their handles
 # - held REGISTER, constant OBJECT, length OPERAND: that object, or a number
 # - sequence IS_LIST COUNT, object TYPE COUNT: a list or tuple, or an object with fields, of the last objects
 INSTRUCTIONS = (
     "value", "given", "row", "values", "items", "fields", "same", "alike", "cell", "reduce", "commit", "made",
-    "all", "held", "constant", "length", "sequence", "object", "return",
+    "all", "handles", "held", "constant", "length", "sequence", "object", "return",
 )  # fmt: skip
 _NUMBERS = {name: number for number, name in enumerate(INSTRUCTIONS)}
 
@@ -93,7 +93,7 @@ entry:
   %pcp = alloca ptr
   %topp = alloca ptr
   %over = alloca i32
-  api listNew listSetItem tupleNew tupleSetItem typeGenericAlloc IncRef DecRef objectVectorcall
+  api listNew listSetItem tupleNew tupleSetItem typeGenericAlloc IncRef DecRef objectVectorcall longFromLongLong
   store i64 %at, ptr %atp
   store i64 %next, ptr %nextp
   store ptr %program, ptr %pcp
@@ -390,6 +390,24 @@ listmade:
   call void @push(ptr %topp, ptr %alist)
   goto by3
 
+handles:
+  %hn = call i64 @word(ptr %operands, i64 %x, i64 2)
+  %hlist = call ptr %listNew(i64 %hn)
+  call void @push(ptr %topp, ptr %hlist)
+  %hnone = icmp eq ptr %hlist, null
+  if %hnone failed handle
+handle:
+  %hi = phi i64 [ 0, %handles ], [ %hi1, %handled ]
+  %hone = call i64 @handle(ptr %operands, i64 %x, i64 %hi, i64 %step)
+  %hint = call ptr %longFromLongLong(i64 %hone)
+  %hlacks = icmp eq ptr %hint, null
+  if %hlacks failed handled
+handled:
+  %hset = call i32 %listSetItem(ptr %hlist, i64 %hi, ptr %hint)
+  %hi1 = add i64 %hi, 1
+  %hmore = icmp slt i64 %hi1, %hn
+  if %hmore handle by2
+
 held:
   %h = ptr %registers[%x]
   goto kept
@@ -403,7 +421,6 @@ kept:
   goto by2
 
 length:
-  api longFromLongLong
   %ln = call i64 @word(ptr %operands, i64 %x, i64 2)
   %lint = call ptr %longFromLongLong(i64 %ln)
   call void @push(ptr %topp, ptr %lint)

@@ -380,6 +380,11 @@ class Recorder:
         name, kept = said.partition("(")[0], (self, other, held)
         return machine_function(name, "region", FAST | BY_NAME, said, words, kept)
 
+    def reader(self, kind: type[Value]) -> Callable[[Sequence[Value]], list[int]]:
+        """What reads the handles of a list or tuple of values, at once if all are of a class."""
+        program = [("values", 0, id(kind), 0, 1), ("commit",), ("handles", 0), ("return",)]
+        return self.callable_region("handles(values)", 1, program, (1, 1, 1), kind, _handles)
+
     def _made(self, callee: Callee, words: Sequence[int]) -> Any:  # noqa: ANN401
         """Write a node; returns its values."""
         first = self.node(callee.number, *words)
@@ -403,6 +408,10 @@ class Recorder:
             words += [id(kind), added]
         said = f"{callee.name}({', '.join(names)})"
         return machine_function(callee.name, "record", FAST | BY_NAME, said, words, (self, callee, slow))
+
+
+def _handles(values: Sequence[Value]) -> list[int]:
+    return [value.ref for value in values]
 
 
 def _usable(name: str) -> bool:
