@@ -306,7 +306,7 @@ class CellLibrary:
     def value_class(self, shape: Sequence[int], detached: bool = False) -> Any:
         """The class of values of a logical shape; `detached` ones have no gradient."""
         key = (tuple(shape), detached)
-        found = self._classes.get(key)
+        found: Any = self._classes.get(key)
         if found is None:
             n = math.prod(shape)
             if n == 0:

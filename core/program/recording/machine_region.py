@@ -22,7 +22,7 @@ from collections.abc import Iterable
 # - cell NUMBER INPUTS OUTPUTS OVER …: a node of a type, or as many as the operand OVER has (-1: one); it ends
 #   with the operands of its inputs, and of each output the operand and what is added to a node's handle
 # - reduce NUMBER OPERAND OPERAND ADDED: a reduction of a list; of one value, that value
-# - made OPERAND CLASS, all OPERAND CLASS, handles OPERAND: a value, a list of all values, one of their handles
+# - made OPERAND CLASS, all OPERAND CLASS, handles OPERAND: a value, a list of all values, or of their handles
 # - held REGISTER, constant OBJECT, length OPERAND: that object, or a number
 # - sequence IS_LIST COUNT, object TYPE COUNT: a list or tuple, or an object with fields, of the last objects
 INSTRUCTIONS = (
@@ -93,7 +93,8 @@ entry:
   %pcp = alloca ptr
   %topp = alloca ptr
   %over = alloca i32
-  api listNew listSetItem tupleNew tupleSetItem typeGenericAlloc IncRef DecRef objectVectorcall longFromLongLong
+  api listNew listSetItem tupleNew tupleSetItem typeGenericAlloc longFromLongLong
+  api IncRef DecRef objectVectorcall
   store i64 %at, ptr %atp
   store i64 %next, ptr %nextp
   store ptr %program, ptr %pcp
