@@ -250,7 +250,8 @@ class Cells(CellLibrary):
         PyTorch does not count what is written through `p.data`: the sums of the bits tell.
         """
         tensors = (*self.params, *self.tables)
-        if len(self._held) != len(tensors) or not all(map(torch.Tensor.is_set_to, self._held, tensors)):
+        known = self._bits is not None and len(self._held) == len(tensors)
+        if not known or not all(map(torch.Tensor.is_set_to, self._held, tensors)):
             self._held, self._moved = [t.detach() for t in tensors], self._moved + 1
             words = [t.numpy().reshape(-1) for t in self._held if t.is_contiguous()]
             self._bits = Table(np.array([(0, len(each)) for each in words], np.int64).reshape(-1, 2))

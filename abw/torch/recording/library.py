@@ -12,7 +12,6 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-import numpy as np
 import torch
 
 from abw.core.base.errors import AbwError, Span
@@ -21,7 +20,6 @@ from abw.core.exec.registry import executor_of
 from abw.core.ir.cell import Cell, Op, Param, Port
 from abw.core.ir.model import Attention, Library, Table, library_of, with_reduction, with_type
 from abw.core.ir.network import Constant
-from abw.core.jit.pointers import Table as Words
 from abw.core.policy.registry import get_policy
 from abw.core.program.network import constants_of, shapes_of
 from abw.core.program.recording.recorder import Callee
@@ -151,7 +149,7 @@ class CellLibrary:
         self.version: Any = None  # of all parameters, as the mini-batch has them
         self.in_force: Params | None = None  # these in one vector, once they were changed
         self._held: list[torch.Tensor] = []
-        self._bits = Words(np.zeros((0, 2), np.int64))  # of these the addresses and lengths
+        self._bits: Any = None  # where the memory of these lies
         self._moved = 0
         self._number = next(_NUMBERS)
         self.policy, how = get_policy(policy), How(policy, threads, 0)
