@@ -339,9 +339,10 @@ class Cells(CellLibrary):
         self.waits()
         self.note(f"torch.{name} is computed by PyTorch, one instance at a time: it is no cell{reason}")
         spaces = (torch.Tensor, torch.nn.functional, torch, torch.linalg, torch.special, torch._C._nn)
-        found = next((getattr(space, name) for space in spaces if hasattr(space, name)), None)
+        own = "clone" if name == "copied" else name
+        found = next((getattr(space, own) for space in spaces if hasattr(space, own)), None)
         if found is None:
-            raise CannotTrace(f"torch.{name} has no counterpart in cells")
+            raise CannotTrace(why or f"torch.{name} has no counterpart in cells")
         return found(*[plain(a) for a in args], **{k: plain(v) for k, v in kwargs.items()})
 
     def note(self, said: str) -> None:
