@@ -27,6 +27,27 @@ class Halves(Idiom):
         return x[:, ::2] * x[:, 1::2], x[0].prod() + x.prod(1).sum(), pad, right
 
 
+class Numbers(Idiom):
+    """Whole numbers beside others, and sizes."""
+
+    def forward(self, words):
+        x = self.linear(self.embed(torch.tensor(words))).view(len(words), 2, 3)
+        row = x[0].view(-1)
+        return row + torch.arange(6), row.long(), row.to(torch.int64).sum(), x.permute(2, 1, 0)[:1].shape
+
+
+class Unnamed(Idiom):
+    """Softmax of three dimensions is along the first where none is named."""
+
+    def forward(self, words):
+        x = self.linear(self.word(words[0]))
+        return (
+            functional.softmax(x.view(2, 1, 3)),
+            functional.log_softmax(x.view(2, 3)),
+            functional.softmax(x),
+        )
+
+
 class Crf(Idiom):
     """PyTorch's tutorial: the best of max over tags, by `torch.max(…)[1].item()`, and its path."""
 
@@ -168,4 +189,5 @@ class Wide(Idiom):
 
 
 ITEMS = {"empty": [[], [1, 2], [3]], "wide": [[w % 30 for w in range(1500)], [1, 2], [3]]}
+WARNED = ("unnamed",)  # by PyTorch, too
 MODELS = named(Idiom)

@@ -23,7 +23,7 @@ MOST_SLICES = 4
 # Functions of PyTorch's that ask for numbers, and whose results have no gradient.
 ASKING = (
     "all", "allclose", "any", "argmax", "argmin", "argsort", "equal", "isfinite", "isinf", "isnan",
-    "multinomial", "nonzero",
+    "multinomial", "nonzero", "long", "int",
 )  # fmt: skip
 
 
@@ -55,8 +55,9 @@ def op_region(
         return meant(name, values, named)
 
     def by_torch(args: tuple[Any, ...], why: str) -> Any:
-        if name.replace("__r", "__") in NUMERIC and any(isinstance(a, Ints) for a in args):
-            values, named = apart(tuple(a.float() if isinstance(a, Ints) else a for a in args))
+        whole = [getattr(a, "dtype", None) is torch.int64 for a in args]
+        if name.replace("__r", "__") in NUMERIC and any(whole):
+            values, named = apart(tuple(a.float() if w else a for a, w in zip(args, whole, strict=True)))
             return cells.op(name, *values, **named)
         return cells.by_torch(name, *apart(args), why)
 
@@ -262,7 +263,7 @@ def _asked(name: str) -> Any:
         numbers = real(x)
         if name == "argmax":
             weigh(numbers, args[0] if args else kwargs.get("dim"))
-        return as_stand_in(getattr(torch, name)(numbers, *map(plain, args), **kwargs))
+        return as_stand_in(getattr(torch.Tensor, name)(numbers, *map(plain, args), **kwargs))
 
     return asked
 

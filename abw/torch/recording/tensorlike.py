@@ -74,8 +74,14 @@ def _comparison(name: str) -> Any:
 
 def _unchanged(name: str) -> Any:
     def same(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if any(isinstance(a, torch.dtype) and a is not torch.float32 for a in (*args, *kwargs.values())):
-            return self.cells.by_torch(name, (self, *args), kwargs)
+        for to in (*args, *kwargs.values()):
+            if isinstance(to, torch.dtype) and to is not torch.float32:
+                asked = not (to.is_floating_point or to.is_complex)  # without a gradient
+                return (
+                    as_stand_in(real(self).to(to))
+                    if asked
+                    else self.cells.by_torch(name, (self, *args), kwargs)
+                )
         if name == "clone":
             found = type(self)()
             found.ref = self.ref

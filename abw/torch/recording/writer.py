@@ -165,6 +165,8 @@ class _Writer:
             return self._template(Traced(self.trace, x.element.v, (K, *x.element.shape_)))
         if isinstance(x, MaxPair):
             raise CannotTrace("what torch.max gives is used later: take its values")
+        if isinstance(x, torch.Size):
+            return lambda: self.note("constant", x)
         if isinstance(x, tuple | list):
             each, (begin, end) = [self._template(y) for y in x], "[]" if type(x) is list else "()"
             return lambda: f"{begin}{''.join(f'{one()}, ' for one in each)}{end}"

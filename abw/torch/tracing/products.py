@@ -200,12 +200,18 @@ def _var(x, dim=None, unbiased=True, keepdim=False, *, correction=None):
 means("std")(lambda x, *args, **kwargs: _root(_var(x, *args, **kwargs)))
 
 
+def _named_axis(x: Traced, dim: int | None) -> int:
+    """The dimension of a softmax; without one that which PyTorch takes."""
+    rank = len(x.shape_)
+    return axis(dim if dim is not None else 0 if rank in (0, 1, 3) else 1, rank)
+
+
 @means("softmax")
 def softmax(x, dim=None, _stacklevel=3, dtype=None):
     """`torch.softmax`, over K too."""
     if isinstance(x, Scores):
         return x.softmax(dim)
-    d = axis(-1 if dim is None else dim, len(x.shape_))
+    d = _named_axis(x, dim)
     if x.shape_[d] is K:
         e = (x - _reduced(x, "max", d)).exp()
         return e / _reduced(e, "sum", d)
@@ -220,7 +226,7 @@ def softmax(x, dim=None, _stacklevel=3, dtype=None):
 
 @means("log_softmax")
 def _log_softmax(x, dim=None, _stacklevel=3, dtype=None):
-    dim = -1 if dim is None else dim
+    dim = _named_axis(x, dim)
     apart = x - _amax(x, dim, True)
     return apart - apart.exp().sum(dim, True).log()
 

@@ -217,7 +217,7 @@ class Traced(TensorLike):
 
     @property
     def shape(self) -> Any:
-        return self.shape_
+        return self.shape_ if K in self.shape_ else torch.Size(self.shape_)
 
     @property
     def T(self) -> Traced:  # noqa: N802
