@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -275,3 +277,24 @@ class First(Filled):
 def test_a_row_of_what_attention_gives_is_taken_out_of_a_list_of_any_length():
     chains = [[*range(-1, n)] for n in range(9, 15)]
     assert "for each row 2 operations; attention" in check(First().eval(), chains).report()
+
+
+def test_a_mask_is_exported_by_a_cell_for_each_length(tmp_path):
+    model, chains = Filled().eval(), [[*range(-1, n)] for n in range(9, 13)]
+    path = abw.torch.batch(model).export(tmp_path, chains)
+    lines = (tmp_path / "instances.jsonl").read_text().splitlines()
+    found = abw.load(path)([json.loads(line) for line in lines])["out3"]
+    with torch.no_grad():
+        wanted = torch.stack([model(chain) for chain in chains])
+    np.testing.assert_allclose(np.concatenate([*found]).reshape(wanted.shape), wanted, atol=2e-6)
+
+
+class Dropped(Filled):
+    def attend(self, x, parents):
+        return self.dropout(torch.softmax(self.q(x) @ self.k(x).T, -1)) @ self.v(x)
+
+
+def test_dropped_weights_of_many_lengths_are_refused_with_a_remedy():
+    fast, chains = abw.torch.batch(Dropped()), [[*range(-1, n)] for n in range(9, 15)]
+    with pytest.raises(AbwError, match=r"test_attention.py:\d+: .*set that dropout to 0, or call model.eval"):
+        fast(chains)

@@ -88,6 +88,7 @@ class Kinds:
         """`constant`: whether all integers are constants; `loose`: whether numbers may be operands."""
         self.cells, self.constant, self.loose = cells, constant, loose
         self.fixed: set[Any] = set()
+        self._fixed: dict[Any, set[Any]] = {}
         self.constants: set[Any] = set()
         self.varying: set[Any] = set()
         self.copied: set[Any] = set()
@@ -95,6 +96,10 @@ class Kinds:
         self.taken = Taken()
         self._numbers: dict[Any, set[float]] = {}
         self._joined: dict[Any, set[bool]] = {}
+
+    def look(self, args: Any) -> None:
+        """Take lists as in arguments like these before: of a single operation those of these classes."""
+        self.fixed = self._fixed.setdefault(tuple(map(type, args)) if self.constant else None, set())
 
     def settle(self, args: Any) -> bool:
         """Note which numbers vary, and which arguments are concatenations at some calls and values at others

@@ -28,9 +28,7 @@ MOST_VARIANTS = 24
 MOST_OPERATIONS = 128
 # Lists are traced element by element for so many lengths, of short lists, and of longer ones.
 MOST_LENGTHS, MOST_LONG, LONG = 6, 3, 8
-PER_LENGTH = (
-    "it would be compiled for each length of a list: only attention takes pairs of rows of any length"
-)
+PER_LENGTH = "it would be compiled for each length of a list"
 # Functions that are tried one after the other before kinds are looked up.
 MOST_CHAINED = 6
 
@@ -79,6 +77,7 @@ class Region:
         """Find what was written for arguments of these kinds, or trace the code."""
         if self.why:
             return self._alone(args)
+        self.kinds.look(args)
         try:
             if self.kinds.settle(args):
                 self.forget()
@@ -158,7 +157,7 @@ class Region:
         """Trace the code for arguments of these kinds; why it cannot be a cell where it cannot."""
         if len(self._variants) >= (MOST_OPERATIONS if self.one else MOST_VARIANTS):
             return self._fail(CannotTrace("it is called with too many kinds of arguments"))
-        longest = self.kinds.longest(args)
+        longest = 0 if self.cells.exports else self.kinds.longest(args)
         self._lengths |= {longest} - {0}
         if longest and (
             self._too_many or len(self._lengths) > (MOST_LONG if longest > LONG else MOST_LENGTHS)
@@ -168,7 +167,7 @@ class Region:
             if not self._too_many:  # none is to be compiled
                 self._too_many = self.cells.stale = True
                 self.forget()
-            return PER_LENGTH
+            return f"{PER_LENGTH} ({self._fixing})"
         for _ in range(16):
             trace = Trace(self.cells.names, not self.cells.exports)
             key = self._key(args, Taken())

@@ -183,7 +183,7 @@ class Scores(Refusing, TensorLike):
         self.given = False
 
     def refuse(self, *_: object) -> Any:
-        raise NeedsFixed("the products of all pairs of a list are computed with")
+        raise NeedsFixed("the products of all pairs of rows are used otherwise than by attention")
 
     __setitem__ = refuse
 
@@ -250,8 +250,10 @@ class Scores(Refusing, TensorLike):
         return traced(self.trace, self.trace.shaped(found, core(shape)), shape)
 
     def kept(self, p: float = 0.5, training: bool = True, inplace: bool = False) -> Scores:
-        """Dropout, where nothing is dropped."""
-        return self if p == 0 or not training else self.refuse()
+        """Dropout, where nothing is dropped. Errors: NeedsFixed."""
+        if p == 0 or not training:
+            return self
+        raise NeedsFixed("attention's weights are dropped: set that dropout to 0, or call model.eval()")
 
     __truediv__, __add__, __radd__, __matmul__ = divided, added, added, times
     __mul__ = __rmul__ = scaled
