@@ -72,8 +72,7 @@ class Passes:
         parts = parts_of(found.vector(self._programs.params), self.tensors)
         for number, row in self._padding:
             parts[number][row] = 0
-        counts = half.passes.graph.type_sizes.tolist()  # of forward types first
-        kinds = zip(network.types, counts, strict=False)
+        kinds = zip(network.types, half.passes.graph.type_sizes, strict=False)  # forward types come first
         used = {own + table for table in found.rows} | {p for t, n in kinds if n for p in t.params}
         used |= {c.number for c in network.constants if c.kind == "param" and parts[c.number].any()}
         return [part if number in used else None for number, part in enumerate(parts)]
