@@ -52,7 +52,7 @@ def assembled(
             made.test(ast.parse(test, mode="eval").body)
         for statement in ast.parse("\n".join(body)).body:
             made.statement(statement)
-    except UnsupportedError:
+    except (UnsupportedError, KeyError):  # KeyError: a name that is none of those known
         return None
     rooms = made.used, len(made.operands), len(made.program)
     recorder = scope["cells"].session.recorder
@@ -258,7 +258,7 @@ class _Assembler:
         later: list[Any] = []
         self.made(e, later)
         for path, cls in list(self.wanted.items()):
-            if cls in BUILTINS.values():
+            if cls in (*BUILTINS.values(), torch.Tensor):
                 raise UnsupportedError
             self.value(path, cls)
         self.program.append(("commit",))

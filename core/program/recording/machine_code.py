@@ -1,8 +1,8 @@
 """Machine code for CPython: records calls of cells, asks questions, makes and frees values.
 
-All that abw knows of CPython's objects stands here, and in `machine_text`, `machine_ask` and
+All that abw knows of CPython's objects stands here and in `machine_text`, `machine_region`, `machine_ask` and
 `machine_resume`. llvmlite compiles the text. It relies on the stable ABI alone: functions of the C API,
-called by their addresses; where an object's type is found; a field of 64 bits behind an object's head, in
+called by their addresses; where an object's type is found; fields of 64 bits behind an object's head, in
 types of our own. All that is not a call as machine code takes it is left to a function of Python's.
 """
 
