@@ -11,10 +11,21 @@ from torch.nn import functional
 from tests.torch.odd import Base, named
 
 
+def folded(model, words):
+    """A function that calls itself."""
+    x = model.word(words[0])
+    return x if len(words) == 1 else torch.tanh(model.linear(x) + folded(model, words=words[1:]))
+
+
 class Idiom(Base):
     def __init__(self):
         super().__init__()
         self.transitions = nn.Parameter(torch.randn(6, 6))
+
+
+class Recursive(Idiom):
+    def forward(self, words):
+        return folded(self, words) * self.word(words[0]).new_ones(6)
 
 
 class Halves(Idiom):

@@ -291,6 +291,10 @@ def _new_zeros(cells: Cells, x: Any, *shape: Any, **kwargs: Any) -> Any:
     return cells.zeros(sizes) if plain else NotImplemented
 
 
+def _zeros_like(cells: Cells, x: Any, **_: Any) -> Any:
+    return cells.zeros(tuple(x.shape))
+
+
 def _embedding(
     cells: Cells, index: Any, weight: Any, padding_idx: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
@@ -355,9 +359,10 @@ DIRECT.update(
     detach=_detach, embedding=_embedding, gather=_gather, nll_loss=_class_loss(True), stack=_stack,
     elements=_elements, index_select=_index_select, sum=_counted, type=_type,
     ones_like=lambda _, x, **__: torch.ones(tuple(x.shape)),
+    new_ones=lambda _, x, *shape, **__: torch.ones(sizes_of(shape)),
     full_like=lambda _, x, value, **__: torch.full(tuple(x.shape), float(value)),
     reshape=_view, view=_view, new=_new_zeros, new_empty=_new_zeros, new_zeros=_new_zeros,
     broadcast_tensors=_broadcast, new_full=lambda _, x, size, value, **__: torch.full(size, value),
     new_tensor=lambda _, x, data, **__: torch.tensor(data),
-    zeros_like=lambda cells, x, **_: cells.zeros(tuple(x.shape)),
+    zeros_like=_zeros_like, empty_like=_zeros_like,
 )  # fmt: skip

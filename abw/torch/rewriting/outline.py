@@ -436,9 +436,11 @@ class Outliner(Forms):
         for arg in ast.walk(tree.args):
             if isinstance(arg, ast.arg):
                 arg.annotation = None
+        name, tree.name = tree.name, "function_"  # under its own name it would call itself as it was
         code = self._compiled([tree, ast.Return(load(tree.name))], list(self.free))
         factory = next(c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == "factory_")
         own = next(c for c in factory.co_consts if isinstance(c, types.CodeType) and c.co_name == tree.name)
+        own = own.replace(co_name=name)
         closure = tuple(self.free[n] for n in own.co_freevars)
         function = self.function
         made = types.FunctionType(own, scope, function.__name__, function.__defaults__, closure or None)
