@@ -8,13 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.torch import odd
 from tests.torch.odd import Base, named
-
-
-def folded(model, words):
-    """A function that calls itself."""
-    x = model.word(words[0])
-    return x if len(words) == 1 else torch.tanh(model.linear(x) + folded(model, words=words[1:]))
 
 
 class Idiom(Base):
@@ -25,7 +20,7 @@ class Idiom(Base):
 
 class Recursive(Idiom):
     def forward(self, words):
-        return folded(self, words) * self.word(words[0]).new_ones(6)
+        return odd.folded(self, words) * self.word(words[0]).new_ones(6)
 
 
 class Halves(Idiom):

@@ -184,15 +184,22 @@ class Rewriter:
         for name, thing in function.__globals__.items():
             if thing is torch:
                 scope[name] = self.space
+            elif name in names and isinstance(thing, types.ModuleType):
+                scope[name] = self.space_of(thing)
             elif thing is torch.autograd.Variable:
                 scope[name] = variable
             elif name in names and isinstance(thing, types.FunctionType) and _is_users(thing):
-                scope[name] = self._helper(thing)
+                scope[name] = self.helper(thing)
             elif name in names and getattr(thing, "__module__", "") == "torch":
                 scope[name] = getattr(self.space, getattr(thing, "__name__", ""), thing)
         return scope
 
-    def _helper(self, function: Any) -> Any:
+    def space_of(self, module: types.ModuleType) -> Any:
+        """What stands for a module of Python's: for one of the user's with functions that are rewritten."""
+        return UsersModule(self, module) if _is_own(getattr(module, "__file__", None) or "") else module
+
+    def helper(self, function: Any) -> Any:
+        """A function that is no method, rewritten."""
         key = id(function)
         if key not in self._helpers:
             self._helpers[key] = lambda *args, **kwargs: self._helpers[key](
@@ -226,8 +233,33 @@ def _place(function: Any) -> str:
 
 def _is_users(function: Any) -> bool:
     """Whether a function is none of PyTorch's, Python's, or of installed packages."""
-    file = function.__code__.co_filename
-    return "site-packages" not in file and "/lib/python" not in file and not file.startswith("<frozen")
+    return _is_own(function.__code__.co_filename)
+
+
+def _is_own(file: str) -> bool:
+    return (
+        file != ""
+        and "site-packages" not in file
+        and "/lib/python" not in file
+        and not file.startswith("<frozen")
+    )
+
+
+class UsersModule:
+    """A module of the user's as rewritten functions see it."""
+
+    def __init__(self, rewriter: Rewriter, module: types.ModuleType) -> None:
+        self.__dict__.update(_rewriter=rewriter, _module=module)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._module, name)
+        if isinstance(found, types.ModuleType):
+            return self._rewriter.space if found is torch else self._rewriter.space_of(found)
+        users = isinstance(found, types.FunctionType) and _is_users(found)
+        return self._rewriter.helper(found) if users else found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._module, name, value)
 
 
 def _names(code: types.CodeType) -> set[str]:
