@@ -89,14 +89,16 @@ class Watch:
 
 
 def report(cells: Cells, rewriter: Rewriter, more: list[str]) -> str:
-    """Write a line for each region, then what PyTorch computes and what was not rewritten."""
+    """Write what each region became, then what PyTorch computes and what was not rewritten."""
     lines = [f"{number_of(len(cells.library.types), 'cell')}; rewritten {number_of(rewriter.times, 'time')}"]
-    for region in cells.regions:
-        lines += [f"  {region.name}: {'; '.join(map(_said, steps))}" for steps in region.steps if steps]
-        own = [f"cell{n}" for n, name in cells.origins.items() if name == region.name]
-        lines += [f"    in {', '.join(own)}"] if own and any(region.steps) else []
-        if region.why:
-            lines.append(f"  {region.name}: one operation at a time: {region.why}")
+    for name in dict.fromkeys(region.name for region in cells.regions):
+        regions = [region for region in cells.regions if region.name == name]
+        said = ["; ".join(map(_said, steps)) for region in regions for steps in region.steps if steps]
+        lines += [f"  {name}: {one}" for one in dict.fromkeys(said)]
+        own = [f"cell{n}" for n, origin in cells.origins.items() if origin == name]
+        lines += [f"    in {', '.join(own)}"] if own and said else []
+        alone = dict.fromkeys(region.why for region in regions if region.why)
+        lines += [f"  {name}: one operation at a time: {why}" for why in alone]
     lines += [f"  {name} is not rewritten: {why}" for name, why in rewriter.unwritten.items()]
     lines += [f"{where}: {said}" for said, where in cells.notes.items()]
     return "\n".join([*lines, *filter(None, more)])

@@ -33,7 +33,9 @@ def test_idioms_are_right(name):
     torch.manual_seed(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if name in idioms.WARNED else "error")  # nothing is left to PyTorch
-        check(idioms.MODELS[name]().eval(), idioms.ITEMS.get(name, ITEMS))
+        fast = check(idioms.MODELS[name]().eval(), idioms.ITEMS.get(name, ITEMS))
+    lines = fast.report().splitlines()
+    assert len(lines) == len({*lines})
 
 
 @pytest.mark.parametrize(("name", "message"), odd.REFUSED.items())
