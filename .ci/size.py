@@ -17,7 +17,7 @@ from pathlib import Path
 # The most lines and tokens of a room: a folder, or one in `core/`. Whoever raises one says why.
 BUDGETS = {
     # room: lines, tokens
-    "abw": (8_914, 80_180),  # attention with masks, zeros that are filled with numbers too
+    "abw": (8_914, 80_220),  # attention with masks, zeros that are filled with numbers too
     "bench": (6_190, 51_400),
     "cli": (4_545, 30_900),
     "core": (592, 4_150),
