@@ -26,7 +26,8 @@ from abw.torch.tracing.trace import OwnTraced, Trace
 # Kinds of arguments that a region is traced for before it is given up.
 MOST_VARIANTS = 24
 MOST_OPERATIONS = 128
-# Lists are traced element by element for so many lengths, of short lists, and of longer ones.
+# Lists are traced element by element for so many lengths, of short lists, and of longer ones; of these for
+# one where the code can be divided.
 MOST_LENGTHS, MOST_LONG, LONG = 6, 3, 8
 PER_LENGTH = "it would be compiled for each length of a list"
 # Functions that are tried one after the other before kinds are looked up.
@@ -159,9 +160,8 @@ class Region:
             return self._fail(CannotTrace("it is called with too many kinds of arguments"))
         longest = 0 if self.cells.exports else self.kinds.longest(args)
         self._lengths |= {longest} - {0}
-        if longest and (
-            self._too_many or len(self._lengths) > (MOST_LONG if longest > LONG else MOST_LENGTHS)
-        ):
+        most = MOST_LENGTHS if longest <= LONG else 1 if self._blame is not None else MOST_LONG
+        if longest and (self._too_many or len(self._lengths) > most):
             if self._fixing is not None and self._blame is not None:
                 raise self._fixing  # at its line: what is left may take lists of any length
             if not self._too_many:  # none is to be compiled
