@@ -8,6 +8,7 @@ import inspect
 import os
 import threading
 import traceback
+import weakref
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -97,6 +98,7 @@ class Batched:
         refuse_unsupported(self.model)
         self._fingerprint = Fingerprint(self.model)
         self._cells = Cells(self.model, executor, policy, threads, op_region)
+        weakref.finalize(self, self._cells.release).atexit = False
         self._rewriter = Rewriter(self._cells, method)
         self._watch = Watch(self.model, method, self._cells, self._rewriter)
         self._passes: Passes | None = None
@@ -180,7 +182,9 @@ class Batched:
                 runner = session.begin("cell", engine=engine)
                 for scope in scopes:  # of helper classes, too
                     scope["isinstance"] = is_instance
-                tasks = runner.begin(self._program, items, range(first, first + len(items)), cells.asks)
+                tasks = runner.begin(
+                    partial(_recorded, self._run), items, range(first, first + len(items)), cells.asks
+                )
                 outputs = None if cells.stale else self._finished(tasks, runner, items, first)
                 if outputs is not None:
                     done = runner
@@ -195,11 +199,6 @@ class Batched:
                 cells.end()
             torch.set_rng_state(state)
         raise AbwError("every attempt to record the model needs new cells", hint="see fast.report()")
-
-    def _program(self, item: Any) -> tuple[Any, list[Place]]:
-        """Run an instance; gives what it returns, with places for what is computed later."""
-        places: list[Place] = []
-        return noted(self._run(item), places), places
 
     def _finished(
         self, tasks: list[Any], runner: BatchRunner, items: list[Any], first: int
@@ -331,6 +330,12 @@ def line_of(error: BaseException) -> str:
 def said(error: BaseException) -> str:
     """Return the text of an error."""
     return str(error) if isinstance(error, CannotTrace) else f"{type(error).__name__}: {error}"
+
+
+def _recorded(run: Any, item: Any) -> tuple[Any, list[Place]]:
+    """Run an instance; gives what it returns, with places for what is computed later."""
+    places: list[Place] = []
+    return noted(run(item), places), places
 
 
 def _uncollected(run: Any) -> Any:

@@ -167,6 +167,11 @@ class Session:
         new = init_params(replace(cells, params=cells.params[len(known.values) :], tables=()), self.how.seed)
         return Params((*known.values, *new.values), known.tables)
 
+    def close(self) -> None:
+        """End what waits for programs, and let go of the last run."""
+        self._fibers.close()
+        self.last = None
+
     def update(self) -> None:
         """Read the changed parameters again, between runs."""
         if self._engine is not None:

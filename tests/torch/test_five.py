@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import runpy
 import tempfile
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -245,3 +247,22 @@ def test_calls_from_several_threads_wait_for_each_other():
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(call, range(8)):
             assert_alike(wanted, found)
+
+
+@pytest.mark.parametrize("name", FIVE)
+def test_a_model_that_is_no_longer_used_is_freed(name):
+    model, columns = five(name)
+    batched = batch(model)
+    with torch.no_grad():
+        batched(*columns)
+    batched(*columns)
+    loss = loss_of(batched(*columns))
+    known = weakref.ref(model), weakref.ref(batched)
+    parameters = list(model.parameters())
+    del batched, model
+    gc.collect()
+    loss.backward()  # which needs neither
+    assert any(p.grad is not None and p.grad.abs().sum() > 0 for p in parameters)
+    del loss
+    gc.collect()
+    assert [reference() for reference in known] == [None, None]

@@ -199,6 +199,13 @@ class Cells(CellLibrary):
             self.squares = True
             raise RestartError
 
+    def release(self) -> None:
+        """Let kept values lead back here no more, by their classes: Python's collector does not see that."""
+        self.session.close()
+        for cls in self._classes.values():
+            for name in vars(cls).keys() - {"__doc__", "__module__", "_net", "_size", "ref", "shape"}:
+                delattr(cls, name)
+
     def write(self, target: Any, made: Any) -> Any:
         """Write in place, as `x += y` does. Errors: CannotTrace if another tensor would see it."""
         if isinstance(target, Pairs) and isinstance(made, Pairs):

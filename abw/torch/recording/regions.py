@@ -179,7 +179,7 @@ class Region:
                 made = write(self, trace, args, symbols, result)
             except (NeedsFixed, NeedsInput) as error:
                 lists = isinstance(error, NeedsFixed)
-                self._fixing = error if isinstance(error, NeedsFixed) else self._fixing
+                self._fixing = error.kept() if isinstance(error, NeedsFixed) else self._fixing
                 if not self.kinds.refined(args, lists):
                     if lists:
                         return self._fail(error, key)

@@ -164,7 +164,7 @@ class Rewriter:
                 marks.structural |= names
             else:
                 mine = range(piece.line, 1 + max(getattr(s, "end_lineno", piece.line) for s in piece.body))
-                frames = traceback.extract_tb(error.__traceback__)
+                frames = [*traceback.extract_tb(error.__traceback__), *getattr(error, "frames", ())]
                 lines = [f.lineno for f in frames if f.filename == file and f.lineno in mine]
                 blamed = {lines[0]} if lines else set(mine)
                 new = bool(blamed - marks.lines)

@@ -9,6 +9,7 @@ to instance has one dimension `K` of unknown size.
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -26,6 +27,14 @@ class CannotTrace(Exception):  # noqa: N818 (it is caught and turned into a mess
 
 class NeedsFixed(CannotTrace):
     """A list of unknown length has to be traced element by element."""
+
+    frames: Sequence[traceback.FrameSummary] = ()
+
+    def kept(self) -> NeedsFixed:
+        """The same to be kept: `frames` say where it was raised, and hold nothing that was computed there."""
+        found = NeedsFixed(*self.args)
+        found.frames = traceback.extract_tb(self.__traceback__)
+        return found
 
 
 class NeedsConstant(CannotTrace):
