@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -99,6 +100,7 @@ class Session:
         self.library, self.executor, self.how = library, executor, how
         self._policy, self.weigh = policy, weigh
         self._fibers, self.inputs = Fibers(), InputRows(how.dedup)
+        weakref.finalize(self, self._fibers.close).atexit = False
         # the losses that programs say, while they learn
         self.wanted: list[Wanted] | None = None
         self.runner: BatchRunner | None = None
@@ -167,11 +169,6 @@ class Session:
         new = init_params(replace(cells, params=cells.params[len(known.values) :], tables=()), self.how.seed)
         return Params((*known.values, *new.values), known.tables)
 
-    def close(self) -> None:
-        """End what waits for programs, and let go of the last run."""
-        self._fibers.close()
-        self.last = None
-
     def update(self) -> None:
         """Read the changed parameters again, between runs."""
         if self._engine is not None:
@@ -225,6 +222,7 @@ class Session:
     def end(self, runner: BatchRunner | None) -> None:
         """End the current run; without `runner` it was interrupted, and what it recorded is dropped."""
         self.runner, self.last, RUNNING.runner = None, runner, self._outer
+        self._fibers.end()
         self.recorder.take()
         self.recorder.divert(self.refuse_idle)
 

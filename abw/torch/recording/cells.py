@@ -201,7 +201,6 @@ class Cells(CellLibrary):
 
     def release(self) -> None:
         """Let kept values lead back here no more, by their classes: Python's collector does not see that."""
-        self.session.close()
         for cls in self._classes.values():
             for name in vars(cls).keys() - {"__doc__", "__module__", "_net", "_size", "ref", "shape"}:
                 delattr(cls, name)

@@ -115,7 +115,7 @@ class Fibers:
 
     def begin(self) -> None:
         """Let fibers switch back to the caller of this."""
-        self.context, self._function = contextvars.copy_context(), None
+        self.context = contextvars.copy_context()
         if greenlet is None:
             return
         self.hub = greenlet.getcurrent()
@@ -143,6 +143,10 @@ class Fibers:
     def free(self, worker: Any) -> None:  # noqa: ANN401
         """Take back a greenlet whose function has ended."""
         self._free.append(worker)
+
+    def end(self) -> None:
+        """Let go of the function that was run, since what kept greenlets hold lives as long as they do."""
+        self._function = None
 
     def close(self) -> None:
         """End the greenlets that are kept: what their stacks hold is not seen by Python's collector."""
