@@ -204,14 +204,16 @@ items:
   %sgood = and i1 %sright, %snright
   if %sgood item other
 item:
-  %si = phi i64 [ 0, %items ], [ %si1, %item ]
+  %si = phi i64 [ 0, %items ], [ %si1, %inside1 ]
+  %smore = icmp slt i64 %si, %sn
+  if %smore inside1 by5
+inside1:
   %sone = call ptr @item(ptr %s, i64 %si)
   %soneint = ptrtoint ptr %sone to i64
   %sto = add i64 %w, %si
   %registers[%sto] = i64 %soneint
   %si1 = add i64 %si, 1
-  %smore = icmp slt i64 %si1, %sn
-  if %smore item by5
+  goto item
 
 fields:
   %f = ptr %registers[%x]

@@ -126,3 +126,12 @@ def test_handles_are_read_of_values_of_several_classes() -> None:
     read = RECORDER.reader(KIND)
     same, mixed = [_value(KIND, 3), _value(KIND, 1 << 40)], (_value(KIND, 3), _value(OTHER, 4))
     assert read(same) == [3, 1 << 40] and read(mixed) == [3, 4] and read([]) == []
+
+
+def test_an_empty_list_has_no_items() -> None:
+    program: list[tuple[str | int, ...]] = [
+        ("items", 0, id(list), 0, 1), ("commit",), ("sequence", 0, 0), ("return",)
+    ]  # fmt: skip
+    call = RECORDER.callable_region("region(x)", 1, program, (1, 0, 1), OWNER, lambda *_: None)
+    RECORDER.restore()
+    assert call([]) == () and call([1]) is None and call(()) is None
