@@ -26,8 +26,8 @@ BUDGETS = {
     "core/cell": (895, 6_150),
     "core/data": (6_662, 52_850),  # JSON eight bytes at once
     "core/exec": (14_740, 118_960),  # attention computes with no subnormal numbers of other lists
-    "core/grad": (2_208, 19_320),  # decisions are not computed again; sums over edges are filled row by row
-    "core/graph": (7_145, 60_510),  # recorded nodes are sorted and renamed, their edges found, by loops
+    "core/grad": (2_206, 19_300),  # decisions are not computed again; sums over edges are filled row by row
+    "core/graph": (7_126, 60_340),  # recorded nodes are sorted and renamed, their edges found, by loops
     "core/ir": (2_515, 15_900),
     "core/jit": (1_010, 6_170),  # tables name arrays; loops are optimised once, in a tenth less time
     "core/plan": (1_327, 10_800),

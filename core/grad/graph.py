@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,8 @@ from numpy.typing import NDArray
 from abw.core.grad import loops
 from abw.core.grad.network import Training
 from abw.core.grad.program import program_of
-from abw.core.graph.dag import Dag, Successors, build_dag
-from abw.core.graph.fuse import edges
+from abw.core.graph.dag import Dag
+from abw.core.graph.edges import successors
 from abw.core.graph.graph import Graph, ResultRefs
 from abw.core.ir.model import SPREADS
 
@@ -97,10 +98,7 @@ def training_graph(training: Training, graph: Graph, gradients: Mapping[str, Flo
     type_of, vertex, instance = origin
     list_ptr = ptr[: values + lists + 1]
 
-    def find() -> Successors:
-        source, target = edges(operand_ptr, operand, list_ptr, members, network.width)
-        return build_dag(program.names, type_of, source, target).edges
-
+    find = partial(successors, operand_ptr, operand, network.width.bit_length() - 1, list_ptr, members)
     given_back = []
     for r in graph.results:
         reference = np.empty_like(r.reference)

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from abw.core.graph.dag import Successors
 from abw.core.ir.model import FieldSource, Input, Model, NodeSource, TableSource
-from abw.core.ir.network import Network, loops_of, order_of
-from abw.core.jit.decorators import njit
+from abw.core.ir.network import LISTED, Network, loops_of, order_of
+from abw.core.jit.decorators import allocating, njit
 
 Ints = NDArray[np.int32]
+NONE = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,37 +158,43 @@ def _consumers(
     return m
 
 
-def successors(operand_ptr: Ints, operand: Ints, shift: int) -> Successors:
-    """Successor lists and in-degrees of n nodes without lists, each edge once, by their operands alone.
+def successors(
+    operand_ptr: Ints, operand: Ints, shift: int, list_ptr: Ints = NONE, list_operand: Ints = NONE
+) -> Successors:
+    """Successor lists and in-degrees of n nodes by their operands, those in lists included; each edge once.
 
     What lies beyond the nodes is no edge. Cost: some 3 ns an operand.
     """
-    n = len(operand_ptr) - 1
-    ptr, indegree, seen = np.zeros(n + 2, np.int32), np.zeros(n, np.int32), np.full(n, -1, np.int32)
-    succ = np.empty(len(operand), np.int32)
-    _succeed(operand_ptr, operand, shift, seen, ptr, succ, indegree)
-    return Successors(ptr[: n + 1], succ[: ptr[n]], indegree)
+    return Successors(*_succeed(operand_ptr, operand, shift, list_ptr, list_operand))
 
 
-@njit
+@allocating
 def _succeed(
-    operand_ptr: Ints, operand: Ints, shift: int, seen: Ints, ptr: Ints, succ: Ints, indegree: Ints
-) -> None:
-    """Fill `ptr` (n + 2,) and `indegree` (n,), of zeros, and `succ`; `seen` (n,) is -1."""
-    n = len(indegree)
+    operand_ptr: Ints, operand: Ints, shift: int, list_ptr: Ints, list_operand: Ints
+) -> tuple[Ints, Ints, Ints]:
+    n = len(operand_ptr) - 1
+    ptr, indegree = np.zeros(n + 2, np.int32), np.zeros(n, np.int32)
+    succ, seen = np.empty(0, np.int32), np.full(n, -1, np.int32)
     for again in range(2):  # first counted, then written
         for v in range(n):
             mark = v + again * n
             for e in range(operand_ptr[v], operand_ptr[v + 1]):
-                u = operand[e] >> shift
-                if not 0 <= u < n or seen[u] == mark:
-                    continue
-                seen[u] = mark
-                if again:
-                    succ[ptr[u + 1]] = v
-                    ptr[u + 1] += 1
-                else:
-                    ptr[u + 2] += 1
-                    indegree[v] += 1
-        for v in range(0 if again else n):
-            ptr[v + 2] += ptr[v + 1]
+                number, first, last = LISTED - operand[e], 0, 1
+                if number >= 0:
+                    first, last = list_ptr[number], list_ptr[number + 1]
+                for k in range(first, last):
+                    u = (list_operand[k] if number >= 0 else operand[e]) >> shift
+                    if not 0 <= u < n or seen[u] == mark:
+                        continue
+                    seen[u] = mark
+                    if again:
+                        succ[ptr[u + 1]] = v
+                        ptr[u + 1] += 1
+                    else:
+                        ptr[u + 2] += 1
+                        indegree[v] += 1
+        if not again:
+            for v in range(n):
+                ptr[v + 2] += ptr[v + 1]
+            succ = np.empty(ptr[n + 1], np.int32)
+    return ptr[: n + 1], succ, indegree

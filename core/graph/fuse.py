@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.graph.dag import Dag, Successors, build_dag
+from abw.core.graph.dag import Dag
+from abw.core.graph.edges import successors
 from abw.core.graph.graph import Distinct, Graph
 from abw.core.ir.model import SPREADS
 from abw.core.ir.network import LISTED, Constant, NetType, Network, Slot, order_of
-from abw.core.jit.decorators import allocating, inner, njit
+from abw.core.jit.decorators import inner, njit
 
 Ints = NDArray[np.int32]
 
@@ -109,10 +111,7 @@ def fuse(graph: Graph, fusion: Fusion) -> Graph:
     )
     names = tuple(t.name for t in fusion.network.types)
 
-    def find() -> Successors:
-        source, target = edges(operand_ptr, operand, list_ptr, list_operand, width)
-        return build_dag(names, type_of, source, target).edges
-
+    find = partial(successors, operand_ptr, operand, width.bit_length() - 1, list_ptr, list_operand)
     type_of = np.repeat(np.arange(len(type_ptr) - 1, dtype=np.int32), counts[left])
     stays = renamed >= 0
     return Graph(
@@ -202,29 +201,3 @@ def _operands(
                     filled += 1
                 kept += 1
                 new_ptr[kept] = filled
-
-
-@allocating
-def edges(
-    operand_ptr: Ints, operand: Ints, list_ptr: Ints, list_operand: Ints, width: int
-) -> tuple[Ints, Ints]:
-    """The nodes that are read, those in lists included, and the nodes that read them."""
-    count = len(operand)
-    for reference in operand:
-        if reference <= LISTED:
-            count += list_ptr[LISTED - reference + 1] - list_ptr[LISTED - reference]
-    source, target = np.empty(count, np.int32), np.empty(count, np.int32)
-    m = 0
-    for v in range(len(operand_ptr) - 1):
-        for j in range(operand_ptr[v], operand_ptr[v + 1]):
-            reference = operand[j]
-            if reference >= 0:
-                source[m], target[m] = np.uint32(reference) // np.uint32(width), v
-                m += 1
-            elif reference <= LISTED:
-                number = LISTED - reference
-                for k in range(list_ptr[number], list_ptr[number + 1]):
-                    if list_operand[k] >= 0:
-                        source[m], target[m] = np.uint32(list_operand[k]) // np.uint32(width), v
-                        m += 1
-    return source[:m], target[:m]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abw.core.graph.dag import Dag, build_dag
+from abw.core.graph.dag import Dag
 from abw.core.graph.dag import part as part_of_dag
 from abw.core.graph.edges import successors
 from abw.core.graph.equal.consing import rename
@@ -129,8 +130,8 @@ def unified(graph: Graph, stands: Ints) -> Graph:
     """
     width, nodes = graph.network.width, np.arange(len(graph), dtype=np.int32)
     operand = _renamed(graph.operand, stands, width)
-    read, target = operand >= 0, np.repeat(nodes, np.diff(graph.operand_ptr))
-    dag = build_dag(graph.dag.types, graph.dag.type, operand[read] // width, target[read])
+    find = partial(successors, graph.operand_ptr, operand, width.bit_length() - 1)
+    dag = Dag(graph.dag.types, graph.dag.type, find)
     made, _ = part(replace(graph, operand=operand, dag=dag), stands == nodes)
     number = (np.cumsum(stands == nodes, dtype=np.int32) - np.int32(1))[stands]
 
